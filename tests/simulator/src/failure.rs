@@ -65,6 +65,15 @@ impl Failure {
         Self::new(409, "Conflict", message, Self::details(kind, key))
     }
 
+    /// The pod is bound already.
+    #[must_use]
+    pub fn bound(key: &Key, node: &str) -> Self {
+        let (resource, name) = ("pods/binding", &key.name);
+        let why = format!("pod {name} is already assigned to node \"{node}\"");
+        let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+        Self::new(409, "Conflict", message, json!({"name": name, "kind": resource}))
+    }
+
     /// The object has another uid than the request names.
     #[must_use]
     pub fn precondition(kind: Kind, key: &Key, uid: &str, found: &str) -> Self {

@@ -60,7 +60,7 @@ pub struct Call {
     pub subresource: Subresource,
     /// The body; null if there is none.
     pub body: Value,
-    /// Whether the response may be protobuf: nodes alone have that form here.
+    /// Whether the response may be protobuf: nodes and pods alone have that form here.
     pub(crate) accepts_protobuf: bool,
     content_type: String,
     agent: String,
@@ -149,6 +149,7 @@ impl Call {
             (&Method::GET, true) => Verb::List,
             (&Method::GET, false) => Verb::Get,
             (&Method::POST, true) => Verb::Create,
+            (&Method::POST, false) if subresource == Subresource::Binding => Verb::Create,
             (&Method::PUT, false) => Verb::Replace,
             (&Method::PATCH, false) => Verb::Patch,
             (&Method::DELETE, false) if subresource == Subresource::None => Verb::Delete,
@@ -171,7 +172,8 @@ impl Call {
         let content_type = header(CONTENT_TYPE);
         let content_type = content_type.split(';').next().unwrap_or_default().trim().to_owned();
         let agent = header(USER_AGENT);
-        let accepts_protobuf = kind == Kind::Node && header(ACCEPT).starts_with(PROTOBUF);
+        let has_protobuf = matches!(kind, Kind::Node | Kind::Pod);
+        let accepts_protobuf = has_protobuf && header(ACCEPT).starts_with(PROTOBUF);
         Ok(Self { verb, kind, key, subresource, body, accepts_protobuf, content_type, agent, query })
     }
 
@@ -208,6 +210,12 @@ impl Call {
             return Ok(Answer::Object(200, (*object).clone()));
         }
         let (code, object) = match self.verb {
+            Verb::Create if part == Subresource::Binding => {
+                api.bind(key, self.body["target"]["name"].as_str().unwrap_or_default())?;
+                let status =
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+                return Ok(Answer::Object(201, status));
+            }
             Verb::Create => (201, api.create(kind, self.object()?, &writer)?),
             Verb::Patch => (200, api.patch(kind, part, key, &self.patch()?, &writer)?),
             Verb::Delete => {
@@ -378,6 +386,7 @@ fn read_path(path: &str) -> Option<(Kind, Key, Subresource)> {
     let subresource = match (parts.next(), parts.next()) {
         (None, None) => Subresource::None,
         (Some("status"), None) if matches!(kind, Kind::Node | Kind::Pod | Kind::Rule) => Subresource::Status,
+        (Some("binding"), None) if kind == Kind::Pod => Subresource::Binding,
         _ => return None,
     };
     let is_placed = if name.is_empty() {

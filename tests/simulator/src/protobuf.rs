@@ -1,9 +1,11 @@
-//! Nodes and statuses as the API server encodes them in protobuf, from their JSON. The conformance test compares the
+//! Nodes, pods and statuses as the API server encodes them in protobuf, from their JSON. The conformance test compares the
 //! bytes with those of a real server.
 //!
 //! Field numbers are those of `generated.proto` in `k8s.io/api/core/v1` and `k8s.io/apimachinery/pkg/apis/meta/v1`. As
 //! there, fields are in the order of their numbers, the keys of maps are sorted, and a text or number that is no
 //! pointer in Go is there even if it is empty.
+
+mod pods;
 
 use jiff::Timestamp;
 use prost::encoding::{self, WireType};
@@ -21,10 +23,14 @@ type Field = (u32, &'static str, Type);
 #[derive(Clone, Copy)]
 enum Type {
     Text,
+    /// An optional text: in Go, a pointer.
+    OptionalText,
     Number,
     /// An optional number: in Go, a pointer.
     Pointer,
     Flag,
+    /// An optional flag: in Go, a pointer.
+    OptionalFlag,
     Texts,
     TextMap,
     QuantityMap,
@@ -38,8 +44,8 @@ enum Type {
 }
 
 use Type::{
-    Flag, Json, Message, Messages, Number, OptionalMessage, OptionalTime, Pointer, QuantityMap, Text, TextMap, Texts,
-    Time,
+    Flag, Json, Message, Messages, Number, OptionalFlag, OptionalMessage, OptionalText, OptionalTime, Pointer,
+    QuantityMap, Text, TextMap, Texts, Time,
 };
 
 const TYPE_META: &[Field] = &[(1, "apiVersion", Text), (2, "kind", Text)];
@@ -142,12 +148,14 @@ const DETAILS: &[Field] = &[
     (6, "uid", Text),
 ];
 
-/// Returns an object in protobuf: a node, a list of nodes or a status. `None` if it is something else.
+/// Returns an object in protobuf: a node, a pod, a list of them or a status. `None` if it is something else.
 #[must_use]
 pub fn object(object: &Value) -> Option<Vec<u8>> {
     let fields = match object["kind"].as_str()? {
         "Node" => NODE,
         "NodeList" => NODE_LIST,
+        "Pod" => pods::POD,
+        "PodList" => pods::POD_LIST,
         "Status" => FAILURE,
         _ => return None,
     };
@@ -207,7 +215,9 @@ fn put(tag: u32, value: &Value, kind: Type, to: &mut Vec<u8>) {
         Messages(fields) => items.for_each(|item| put_message(tag, &message(item, fields), to)),
         TextMap => members.for_each(|(key, value)| put_message(tag, &entry(key, value.as_str(), false), to)),
         QuantityMap => members.for_each(|(key, value)| put_message(tag, &entry(key, value.as_str(), true), to)),
-        Pointer | OptionalTime | Json | OptionalMessage(_) if value.is_null() => {}
+        Pointer | OptionalText | OptionalFlag | OptionalTime | Json | OptionalMessage(_) if value.is_null() => {}
+        OptionalText => put_text(tag, text, to),
+        OptionalFlag => encoding::bool::encode(tag, &value.as_bool().unwrap_or_default(), to),
         Pointer => put_number(tag, value.as_i64().unwrap_or_default(), to),
         OptionalTime => put_message(tag, &time(text), to),
         OptionalMessage(fields) => put_message(tag, &message(value, fields), to),

@@ -44,6 +44,8 @@ pub enum Subresource {
     None,
     /// `status`; besides it only metadata can be written, and nothing for custom resources.
     Status,
+    /// `binding` of a pod, which sets its node.
+    Binding,
 }
 
 impl Subresource {
@@ -51,6 +53,7 @@ impl Subresource {
         match self {
             Self::None => "",
             Self::Status => "status",
+            Self::Binding => "binding",
         }
     }
 }
@@ -149,6 +152,20 @@ impl ApiServer {
         let is_defaulted = strategy::default_on_read(kind, &mut object);
         self.store.set_defaulted(kind, key, is_defaulted);
         self.store(kind, key, object)
+    }
+
+    /// Binds a pod to a node, which need not exist.
+    ///
+    /// # Errors
+    /// 404 if there is no pod; 409 if it is bound.
+    pub fn bind(&mut self, key: &Key, node: &str) -> Result<(), Failure> {
+        let old = self.get(Kind::Pod, key)?;
+        if let Some(other) = old["spec"]["nodeName"].as_str() {
+            return Err(Failure::bound(key, other));
+        }
+        let mut pod = (*old).clone();
+        pod["spec"]["nodeName"] = json!(node);
+        self.store(Kind::Pod, key, pod).map(drop)
     }
 
     /// Replaces an object (PUT). With a `resourceVersion`, replaces only that version. A missing Lease or Event is

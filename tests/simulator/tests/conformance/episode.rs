@@ -86,6 +86,12 @@ impl World {
         })
     }
 
+    /// Runs these operations.
+    pub(crate) fn perform(&self, operations: &[Operation]) -> Result<Trace> {
+        let mut operations = operations.iter().cloned();
+        self.run(harness::DEADLINE, |_| operations.next())
+    }
+
     fn replay(&self, operations: &[Operation]) -> Result<Trace> {
         let mut operations = operations.iter().cloned();
         self.run(Duration::from_secs(1), |_| operations.next())
@@ -219,6 +225,15 @@ impl Trace {
         self.differs |= of_real != of_model;
         self.steps.push(Step { operation, real: of_real, model: of_model });
         Ok(())
+    }
+
+    /// Returns what a watch has shown.
+    pub(crate) fn shown(&self, slot: usize) -> Vec<Value> {
+        let reads = self
+            .steps
+            .iter()
+            .filter(|step| matches!(step.operation, Operation::ReadWatch { slot: read } if read == slot));
+        reads.flat_map(|step| step.real.as_array().cloned().unwrap_or_default()).collect()
     }
 
     fn operations(&self) -> Vec<Operation> {

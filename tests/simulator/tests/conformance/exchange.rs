@@ -51,6 +51,13 @@ impl Exchanges {
                 let path = format!("{path}?fieldManager={manager}{dry_run}");
                 Message::new(Method::PATCH, path, body)
             }
+            Operation::Bind { key, node } => {
+                let target = json!({"apiVersion": "v1", "kind": "Node", "name": node});
+                let metadata = json!({"name": key.name, "namespace": key.namespace});
+                let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
+                let path = path(Kind::Pod, key, Subresource::Binding);
+                Message::new(Method::POST, path, Some(("application/json", binding)))
+            }
             Operation::Denied { kind, subresource, key } => {
                 let body = Some(("application/json-patch+json", json!([])));
                 let message = Message::new(Method::PATCH, path(*kind, key, *subresource), body);
@@ -139,8 +146,12 @@ impl Exchanges {
 
 /// The path of an object.
 fn path(kind: Kind, key: &Key, subresource: Subresource) -> String {
-    let status = if subresource == Subresource::Status { "/status" } else { "" };
-    format!("{}/{}{status}", collection(kind, Some(&key.namespace)), key.name)
+    let part = match subresource {
+        Subresource::None => "",
+        Subresource::Status => "/status",
+        Subresource::Binding => "/binding",
+    };
+    format!("{}/{}{part}", collection(kind, Some(&key.namespace)), key.name)
 }
 
 fn query_path(kind: Kind, query: &Query) -> String {

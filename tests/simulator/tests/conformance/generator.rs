@@ -19,7 +19,7 @@ const MANAGERS: [&str; 3] = ["node-resource-advertiser", "kubelet", "kubectl"];
 type Make = fn(&mut Generator, &Model) -> Operation;
 
 /// The operations and their weights.
-const WEIGHTS: [(u32, Make); 28] = [
+const WEIGHTS: [(u32, Make); 29] = [
     (1, Generator::denied),
     (14, Generator::controller_patch),
     (14, Generator::status_patch),
@@ -32,6 +32,7 @@ const WEIGHTS: [(u32, Make); 28] = [
     (2, Generator::delete_node),
     (6, Generator::create_pod),
     (4, Generator::pod_phase),
+    (3, Generator::bind_pod),
     (3, Generator::delete_pod),
     (4, Generator::create_rule),
     (3, Generator::replace_rule),

@@ -21,6 +21,7 @@ mod history;
 mod mask;
 mod model;
 mod operation;
+mod pods;
 mod protobuf;
 mod real;
 
@@ -78,6 +79,7 @@ fn run(compacts: bool, seeds: &[(u64, usize)], only: Option<u64>) -> (Counts, Ve
         bookmarks::compare(&world).unwrap();
         protobuf::compare(&world).unwrap();
     }
+    pods::compare(&world).unwrap();
     for &(seed, operations) in seeds {
         let mut episodes = (0..).map(|number| 2 * number + parity);
         let mut done = 0;

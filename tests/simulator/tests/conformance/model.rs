@@ -61,10 +61,14 @@ impl Model {
             (_, Answer::Failure(failure)) => (failure.code, failure.status),
             (_, Answer::Watch(_)) => (200, json!("a watch")),
         };
-        if let (Operation::Delete { kind, key, .. }, 200) = (operation, code) {
+        let shown_later = match (operation, code) {
+            (Operation::Delete { kind, key, .. }, 200) => Some((*kind, key)),
+            (Operation::Bind { key, .. }, 201) => Some((Kind::Pod, key)),
+            _ => None,
+        };
+        if let Some((kind, key)) = shown_later {
             let version = self.server.version().to_string();
-            let deleted = json!({"metadata": {"resourceVersion": version}});
-            self.exchanges.history.note(*kind, key, &deleted);
+            self.exchanges.history.note(kind, key, &json!({"metadata": {"resourceVersion": version}}));
         }
         self.exchanges.compared(operation, path, (code, &body))
     }

@@ -30,6 +30,11 @@ pub(crate) enum Operation {
         manager: &'static str,
         dry_run: bool,
     },
+    /// Binds a pod to a node, as the scheduler does.
+    Bind {
+        key: Key,
+        node: &'static str,
+    },
     /// A patch by a user without permissions.
     Denied {
         kind: Kind,
@@ -98,6 +103,7 @@ impl Operation {
         let part = |kind: &Kind, subresource: &Subresource| match subresource {
             Subresource::None => kind.plural().to_owned(),
             Subresource::Status => format!("{}/status", kind.plural()),
+            Subresource::Binding => format!("{}/binding", kind.plural()),
         };
         match self {
             Self::Get { kind, .. } => format!("get {}", kind.plural()),
@@ -110,6 +116,7 @@ impl Operation {
                 let dry = if *dry_run { " (dry run)" } else { "" };
                 format!("{how} {}{dry}", part(kind, subresource))
             }
+            Self::Bind { .. } => "bind pods".to_owned(),
             Self::Denied { kind, subresource, .. } => {
                 format!("patch {} without rights", part(kind, subresource))
             }
@@ -130,6 +137,7 @@ impl fmt::Display for Operation {
         f.write_str(&self.name())?;
         match self {
             Self::Get { key, .. } | Self::Denied { key, .. } => write!(f, " {key}"),
+            Self::Bind { key, node } => write!(f, " {key} to {node}"),
             Self::Create { object, manager, .. } | Self::Replace { object, manager, .. } => {
                 write!(f, " by {manager}: {object}")
             }

@@ -71,29 +71,31 @@ impl<'a> Real<'a> {
             };
         }
         let (code, body) = self.client.send(message)?;
-        if let (Operation::Delete { kind, key, .. }, 200) = (operation, code) {
-            self.note_deletion(*kind, key)?;
+        match (operation, code) {
+            (Operation::Delete { kind, key, .. }, 200) => self.note_shown(*kind, key, "DELETED")?,
+            (Operation::Bind { key, .. }, 201) => self.note_shown(Kind::Pod, key, "MODIFIED")?,
+            _ => {}
         }
         Ok(self.exchanges.compared(operation, path, (code, &body)))
     }
 
-    /// Only a watch shows the version of a deletion; no response contains it.
-    fn note_deletion(&mut self, kind: Kind, key: &Key) -> Result<()> {
+    /// Only a watch shows the version of a deletion or a binding; no response contains it.
+    fn note_shown(&mut self, kind: Kind, key: &Key, change: &str) -> Result<()> {
         let (_, observer) = self.watches.get_mut(&observer(kind)).context("an observer")?;
         let history = &mut self.exchanges.history;
         let mut seen = 0;
         loop {
             for event in observer.events.range(seen..) {
-                let is_deleted = event["type"] == "DELETED" && Key::of(&event["object"]) == *key;
+                let is_it = event["type"] == change && Key::of(&event["object"]) == *key;
                 let version = event["object"]["metadata"]["resourceVersion"].as_str();
-                if is_deleted && version.is_some_and(|version| !history.has(version)) {
+                if is_it && version.is_some_and(|version| !history.has(version)) {
                     history.note(kind, key, &event["object"]);
                     return Ok(());
                 }
             }
             seen = observer.events.len();
             if !self.client.next(observer, self.wait) {
-                bail!("no watch shows that {} {key} was deleted", kind.name());
+                bail!("no watch shows {} {key} as {change}", kind.name());
             }
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use simulator::{Key, Kind, PatchBody, Subresource};
 
-use super::Generator;
+use super::{Generator, NODES};
 use crate::model::Model;
 use crate::operation::Operation;
 
@@ -17,7 +17,7 @@ impl Generator {
                 "limits": {"example.com/dongle": quantity}, "requests": {"example.com/dongle": quantity},
             }}]},
         });
-        if self.chance(80) {
+        if self.chance(60) {
             object["spec"]["nodeName"] = json!(self.any_key(Kind::Node).name);
         }
         Operation::Create { kind: Kind::Pod, object, manager: "kubectl" }
@@ -31,6 +31,11 @@ impl Generator {
             manager: "kubelet",
             dry_run: false,
         }
+    }
+
+    pub(super) fn bind_pod(&mut self, _: &Model) -> Operation {
+        let node = self.pick(&NODES);
+        Operation::Bind { key: self.key(Kind::Pod), node }
     }
 
     pub(super) fn delete_pod(&mut self, _: &Model) -> Operation {
