@@ -7,6 +7,7 @@
 mod accounts;
 mod checks;
 mod finding;
+mod lists;
 mod read;
 mod report;
 mod snapshot;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::finding::ObjectName;
-use super::read::not_run;
+use super::lists::not_run;
 use super::snapshot::{Account, Read};
 use crate::cluster::requests::Requests;
 

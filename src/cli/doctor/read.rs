@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use http::header::DATE;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -20,6 +19,7 @@ use serde_json::Value;
 
 use super::accounts::accounts;
 use super::finding::{NotRun, ObjectName};
+use super::lists::{is_not_served, list, not_run};
 use super::snapshot::{
     Binding, NodeEntry, Policies, Policy, Read, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
 };
@@ -30,7 +30,7 @@ use crate::cli::inventory::pods::{PodEntry, Pods};
 use crate::cluster::clock;
 use crate::cluster::lease::holder;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
-use crate::cluster::paging::{self, PAGE_SIZE, Page};
+use crate::cluster::paging::{self, Page};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::controller::PROTECTION_LABEL;
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
@@ -101,32 +101,6 @@ const DEPLOYMENT_LABELS: &str =
 fn lease_label() -> String {
     let (key, value) = holder::LABEL;
     format!("{key}={value}")
-}
-
-/// Lists objects, and keeps a part of each.
-async fn list<T: DeserializeOwned, U>(
-    requests: &Requests,
-    path: &str,
-    params: ListParams,
-    keep: impl FnMut(T) -> Option<U>,
-) -> Result<Vec<U>, RequestError> {
-    let params = ListParams { limit: params.limit.or(Some(PAGE_SIZE)), ..params };
-    paging::collect_at(requests, &Request::new(path), params, keep).await
-}
-
-/// Returns why something could not be done, such as `list nodes`.
-pub(super) fn not_run(action: &'static str, error: RequestError) -> NotRun {
-    match error.code() {
-        Some(StatusCode::FORBIDDEN) => NotRun::Forbidden(action),
-        Some(StatusCode::NOT_FOUND) => {
-            NotRun::Unavailable(format!("cannot {action}, which this cluster does not serve"))
-        }
-        _ => NotRun::Failed(format!("cannot {action}: {error}")),
-    }
-}
-
-fn is_not_served(error: &RequestError) -> bool {
-    error.code() == Some(StatusCode::NOT_FOUND)
 }
 
 /// Returns the version and the time of the API server.
