@@ -53,7 +53,14 @@ fn metrics_count_repairs_patches_and_states() {
     wait_metrics(&controller, &[("rules_without_nodes", 0)]);
     assert_eq!(controller.get("/livez").unwrap(), (200, "alive\n".to_owned()));
     let (_, text) = controller.get("/metrics").unwrap();
-    assert!(!text.contains("node-1") && !text.contains("dongle"), "no series for a node or a rule:\n{text}");
+    assert!(!text.contains("node-1"), "no series for a node:\n{text}");
+    let of_rules: Vec<_> = text.lines().filter(|line| line.contains("dongle") || line.contains("rule=")).collect();
+    let expected =
+        [("advertised", "dongle", 8), ("advertised", "key", 12), ("requested", "dongle", 0), ("requested", "key", 0)];
+    let expected = expected.map(|(name, rule, value)| {
+        format!("node_resource_advertiser_{name}{{resource=\"example.com/{rule}\",rule=\"{rule}\"}} {value}.0")
+    });
+    assert_eq!(of_rules, expected, "two series for a rule");
     let value = |name: &str| -> u64 {
         let prefix = format!("node_resource_advertiser_{name} ");
         text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap().parse().unwrap()
