@@ -13,9 +13,9 @@ SELF := $(MAKE)
 SLOW := --skip random --skip exploration:: --skip overload:: --skip worlds:: --skip shell::
 # The end-to-end tests wait for most of their time: more of them than cores run at once.
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-E2E_THREADS := $(shell echo $$((2 * $(CORES))))
+E2E_THREADS := $(shell echo $$((3 * $(CORES))))
 # Those on a real kubelet measure latencies besides, and judge them by those of a bare client.
-KUBELET_THREADS := $(shell echo $$(($(CORES) + 1)))
+KUBELET_THREADS := $(shell echo $$((2 * $(CORES))))
 
 ##@ Test
 

@@ -147,7 +147,7 @@ async fn requests_during_an_overload_are_few_and_all_is_as_declared_after_it() {
 async fn labels_that_change_without_end_cost_at_most_the_patches_that_fit_in_flight() {
     let cluster = Cluster::advertised(Fate::Answered).await;
     cluster.set_fates(|_| Fate::Slow(LATENCY));
-    let seconds = 3;
+    let seconds = 1;
     for step in 0..seconds * 1000 {
         for change in 0..10 {
             let number = step * 10 + change;
