@@ -9,6 +9,8 @@ use harness::objects::{DONGLE, pod};
 use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_until};
 use serde_json::json;
 
+use crate::support::pods;
+
 fn start_cluster() -> SharedCluster {
     Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1))
 }
@@ -84,15 +86,14 @@ fn used(cluster: &Cluster, rule: &str) -> anyhow::Result<Option<String>> {
 }
 
 fn wait_used(cluster: &Cluster, rule: &str, expected: Option<&str>) {
-    let what = format!("{expected:?} of rule {rule} to be USED");
-    let is_so = || used(cluster, rule).map(|used| (used.as_deref() == expected).then_some(()));
-    wait_until(&what, is_so).unwrap();
+    cluster.wait_status(rule, &format!("requested {expected:?}"), |status| status["requested"].as_str() == expected);
+    assert_eq!(used(cluster, rule).unwrap().as_deref(), expected);
 }
 
 /// The least time between two writes of a status for what pods request alone.
 const MIN_USE_INTERVAL: Duration = Duration::from_secs(30);
-/// For so long pods come and go.
-const CHURN: Duration = Duration::from_secs(70);
+/// So many pods come and go.
+const PODS: u64 = 20;
 
 #[test]
 fn used_follows_pods_and_costs_few_writes() {
@@ -107,17 +108,15 @@ fn used_follows_pods_and_costs_few_writes() {
 
     let writes = || cluster.control_plane.request_count("PATCH", "nodeextendedresources", "status").unwrap();
     let (before, start) = (writes(), Instant::now());
-    let mut pods = 0;
-    while start.elapsed() < CHURN {
-        cluster.apply(&pod("one", DONGLE, "1").to_string());
+    for _ in 0..PODS {
+        pods::create(&cluster, &pod("one", DONGLE, "1"));
         cluster.wait_running("one");
-        cluster.kubectl(&["delete", "pod", "one", "--force", "--grace-period=0"]);
-        pods += 1;
+        pods::end(&cluster, "one");
     }
     // One may have been due when it began.
     let most = start.elapsed().as_secs() / MIN_USE_INTERVAL.as_secs() + 2;
     let written = writes() - before;
-    assert!(written <= most, "{written} statuses for {pods} pods, not {most}");
+    assert!(written <= most, "{written} statuses for {PODS} pods, not {most}");
 
     cluster.kubectl(&["delete", "pod", "three", "--force", "--grace-period=0"]);
     wait_used(&cluster, "dongle", Some("0"));

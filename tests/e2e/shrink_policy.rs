@@ -9,7 +9,7 @@ use harness::objects::{DONGLE, condition, pod, quantity};
 use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_until};
 use serde_json::{Value, json};
 
-use crate::support::permissions;
+use crate::support::{permissions, pods};
 
 fn cluster() -> SharedCluster {
     Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1))
@@ -153,20 +153,12 @@ fn pod_of_one(resource: &str, number: usize) -> Value {
     pod
 }
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-
-fn create_pod_of_one(cluster: &Cluster, resource: &str, number: usize) {
-    let pod = pod_of_one(resource, number).to_string();
-    let (code, text) = cluster.control_plane.send("POST", PODS, "application/json", &pod).unwrap();
-    assert_eq!(code, 201, "{text}");
-}
-
 /// Ends pods of a resource one by one until its value on the node is 2. More pods wait for it all the time, and the scheduler
 /// gives each freed unit to the next. Two would do if the scheduler were always slower than the controller.
 fn end_pods_until_lowered(cluster: &Cluster, resource: &str) {
     let label = format!("resource%3D{}", resource.rsplit('/').next().unwrap());
-    let pods = || {
-        let pods = cluster.control_plane.get(&format!("{PODS}?labelSelector={label}")).unwrap();
+    let all = || {
+        let pods = cluster.control_plane.get(&format!("{}?labelSelector={label}", pods::PODS)).unwrap();
         let mut pods: Value = serde_json::from_str(&pods).unwrap();
         pods["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
     };
@@ -174,16 +166,15 @@ fn end_pods_until_lowered(cluster: &Cluster, resource: &str) {
     wait_until(&format!("{resource} to be 2"), || {
         // A pod that was bound while the value was lowered raises it again if the kubelet admits it, and fails if not.
         let is_bound = |pod: &&Value| pod["spec"]["nodeName"].is_string() && pod["status"]["phase"] != "Failed";
-        let bound = pods().iter().filter(is_bound).count();
+        let bound = all().iter().filter(is_bound).count();
         if quantity(&cluster.node("node-1"), "capacity", resource) == Some("2") && bound <= 2 {
             return Ok(Some(()));
         }
-        create_pod_of_one(cluster, resource, ended + 8);
+        pods::create(cluster, &pod_of_one(resource, ended + 8));
         let is_running = |pod: &Value| pod["status"]["phase"] == "Running";
-        let first = wait_until("a pod to run", || Ok(pods().into_iter().find(is_running)))?;
+        let first = wait_until("a pod to run", || Ok(all().into_iter().find(is_running)))?;
         let first = first["metadata"]["name"].as_str().unwrap_or_default();
-        let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}).to_string();
-        cluster.control_plane.send("DELETE", &format!("{PODS}/{first}"), "application/json", &now)?;
+        pods::end(cluster, first);
         ended += 1;
         Ok(None)
     })
@@ -203,7 +194,7 @@ fn lowered_value_takes_effect_although_pods_queue_for_it() {
     cluster.apply_rule("outranked", &json!({"resourceName": outranked}));
     for resource in [&edited, &derived, &outranked] {
         cluster.wait_advertised("node-1", resource, "4");
-        (0..8).for_each(|number| create_pod_of_one(&cluster, resource, number));
+        (0..8).for_each(|number| pods::create(&cluster, &pod_of_one(resource, number)));
     }
 
     cluster.apply_rule("edited", &json!({"resourceName": edited, "quantity": 2}));

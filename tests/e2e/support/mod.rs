@@ -6,6 +6,8 @@ pub mod interrupted_rollout;
 pub mod node_overlays;
 /// The permissions of a limited user.
 pub mod permissions;
+/// Many pods.
+pub mod pods;
 /// The program's commands.
 pub mod program;
 /// Objects that the API server rejects, and a CRD that no longer rejects them.
