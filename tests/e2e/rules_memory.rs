@@ -144,7 +144,9 @@ fn survive_rules_and_statuses_from_before_the_bounds(attack: &Attack) {
     let cluster = start(attack);
     rejected_objects::drop_validation(&cluster);
     create_all(&cluster, (0..attack.large).map(large));
-    let small = |number: usize| rule(&format!("small-{number:03}"), &json!({"resourceName": "example.com/small"}));
+    // Rules of all nodes would be stalled for what they take with each node.
+    let small = json!({"resourceName": "example.com/small", "nodeNames": ["node-1"]});
+    let small = |number: usize| rule(&format!("small-{number:03}"), &small);
     create_all(&cluster, (0..attack.large).map(small));
     for number in 0..attack.large {
         bloat_status(&cluster, &format!("small-{number:03}"), if number == 0 { attack.managers } else { 0 });

@@ -51,6 +51,10 @@ impl World {
             }
             self.resume(number);
             self.wake_watches(number);
+            // The last bookmark may have been lost in a silence.
+            if !self.processes[number].is_dead {
+                self.hear_of_pods(number);
+            }
         }
         self.install_crd();
         if !self.processes.iter().any(|process| !process.is_dead) && !self.is_due(Due::Start) {

@@ -217,6 +217,11 @@ impl World {
     /// The API server sends a bookmark in the watch of pods, even if nothing changes.
     pub(super) fn bookmark(&mut self, process: usize) {
         self.after(BOOKMARKS, Due::Bookmark(process));
+        self.hear_of_pods(process);
+    }
+
+    /// The watch of pods brings a bookmark, unless it is silent.
+    pub(super) fn hear_of_pods(&mut self, process: usize) {
         let stream = &self.processes[process].streams[PODS];
         if stream.is_on && self.now >= stream.silent_until && matches!(stream.state, State::Watching(_)) {
             let at = self.clock(process).instant;
