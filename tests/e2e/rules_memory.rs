@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use harness::objects::{DONGLE, condition, node, rule};
-use harness::{Cgroup, Cluster, Controller};
+use harness::{Cgroup, Cluster, Controller, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::rejected_objects;
@@ -24,14 +24,24 @@ struct Attack {
     managers: usize,
     /// Rules as large as the CRD allows.
     legal: usize,
+    /// One of those that do not fit, whose status is written early: statuses are written in turn.
+    stalled: usize,
     /// How often `fleeting` rules appear and vanish.
     rounds: usize,
     fleeting: usize,
 }
 
 /// Half of the memory that the chart gives, attacked by rules that would not fit into all of it.
-const QUICK: Attack =
-    Attack { limit: 64 * 1024 * 1024, nodes: 1, large: 60, managers: 50, legal: 100, rounds: 1, fleeting: 100 };
+const QUICK: Attack = Attack {
+    limit: 64 * 1024 * 1024,
+    nodes: 1,
+    large: 60,
+    managers: 50,
+    legal: 100,
+    stalled: 99,
+    rounds: 1,
+    fleeting: 100,
+};
 
 /// What the chart is made for.
 const WHOLE: Attack = Attack {
@@ -40,6 +50,7 @@ const WHOLE: Attack = Attack {
     large: 120,
     managers: 400,
     legal: 10_000,
+    stalled: 500,
     rounds: 10,
     fleeting: 500,
 };
@@ -196,12 +207,20 @@ fn survive_legal_rules(attack: &Attack) {
     let names: Vec<_> = (0..1000).map(|number| format!("{number:049}")).collect();
     create_all(&cluster, (0..attack.legal).map(|number| labeled("legal", number, &names)));
     let youngest = format!("legal-{:03}", attack.legal - 1);
-    let status =
-        cluster.wait_status(&youngest, "MemoryFull", |status| condition(status, "Stalled") == ("True", "MemoryFull"));
+    let status = cluster.wait_status(&format!("legal-{:03}", attack.stalled), "MemoryFull", |status| {
+        condition(status, "Stalled") == ("True", "MemoryFull")
+    });
     assert!(status.to_string().contains("--max-rules-memory"), "{status:#}");
     cluster.wait_status("legal-000", "Ready", |status| condition(status, "Ready").0 == "True");
     controller.wait_log("rules take nearly all memory that they may");
     assert_eq!(metric(&controller, "rules_memory_limit_bytes"), attack.limit / 4);
+    // It has seen them all.
+    let fitting = usize::try_from(attack.limit / (1024 * 1024)).unwrap() * 3 / 2;
+    let stalled = u64::try_from(attack.legal - fitting.min(attack.legal - 1)).unwrap();
+    wait_until("the other rules to be stalled", || {
+        Ok((metric(&controller, r#"rules{state="stalled"}"#) >= stalled).then_some(()))
+    })
+    .unwrap();
     let taken = metric(&controller, "rules_memory_bytes");
     assert!(taken > attack.limit / 5, "{taken}");
     assert_repairs(&cluster);

@@ -10,6 +10,7 @@ use simulator::invariants::{Calm, conditions, due_status, is_derived};
 
 use super::confinement::INTERVAL;
 use super::process::{LEASE, Process};
+use super::stream::Stream;
 use super::world::{Due, Millis, World};
 use crate::controller::standing::{Carries, Standing, State};
 use crate::model::api::NodeExtendedResource;
@@ -202,6 +203,9 @@ impl World {
             return Some(format!("{what} is postponed"));
         }
         let alive = self.processes.iter().filter(|process| !process.is_dead);
+        if alive.clone().flat_map(|process| &process.streams).any(Stream::is_listing) {
+            return Some("a watch has yet to list its objects".to_owned());
+        }
         if let Some(what) = alive.into_iter().find_map(|process| self.wrong_confinement(process)) {
             return Some(what);
         }

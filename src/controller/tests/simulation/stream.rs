@@ -70,6 +70,11 @@ impl Stream {
         }
     }
 
+    /// Whether it is on, and a list has yet to end.
+    pub(super) fn is_listing(&self) -> bool {
+        self.is_on && !matches!(self.state, State::Watching(_))
+    }
+
     /// It begins or ends. Returns whether it was the other way round.
     pub(super) fn turn(&mut self, is_on: bool) -> bool {
         if self.is_on == is_on {
