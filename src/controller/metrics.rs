@@ -1,25 +1,25 @@
 //! Prometheus metrics. Labels have few values, all known in advance: no node has its own series, and of rules a bounded
 //! number has two.
 
-use std::collections::BTreeMap;
+mod amounts;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
+
+pub(crate) use amounts::{Amounts, RuleAmounts};
 
 use super::confinement;
 use super::protection::State;
 use super::standing::TABLE;
-use crate::model::quantity::Quantity;
 
 /// The media type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -90,6 +90,13 @@ pub(crate) const RESET: Label = [("values", "reset")];
 /// The states of a rule, from its conditions.
 pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
+/// A label, and all values that it has.
+struct Values<const N: usize>(&'static str, [&'static str; N]);
+
+const PATCH_RESULTS: Values<5> = Values("result", ["patched", "stale", "not_found", "forbidden", "failed"]);
+const STATUS_RESULTS: Values<5> = Values("result", ["written", "gone", "rejected", "forbidden", "failed"]);
+const WATCHED: Values<3> = Values("resource", ["nodes", "rules", "pods"]);
+
 /// Histogram buckets, in seconds. The threshold of an alert is one of them, since a quantile between two is
 /// interpolated.
 const EVENT_TO_PATCH: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 30.0, 300.0];
@@ -97,120 +104,108 @@ const PLAN: [f64; 7] = [0.000_001, 0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0];
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("node_resource_advertiser");
+        let mut new = Registering(Registry::with_prefix("node_resource_advertiser"));
         let metrics = Self {
-            patches: Family::default(),
-            repairs: Counter::default(),
-            nodes: Family::default(),
-            rules: Family::default(),
-            rules_without_nodes: Gauge::default(),
-            rules_held: Gauge::default(),
+            patches: new.counters("patches", "Patches of nodes, by result", PATCH_RESULTS),
+            repairs: new.metric("repairs", "Values restored after another field manager changed them"),
+            nodes: new.gauges(
+                "nodes",
+                "Nodes that rules select, by state; a node that two rules select counts twice",
+                Values("state", TABLE.map(|row| row.name)),
+            ),
+            rules: new.gauges("rules", "Rules, by state", Values("state", RULE_STATES)),
+            rules_without_nodes: new.metric("rules_without_nodes", "Valid rules that select no node"),
+            rules_held: new
+                .metric("rules_held", "Missing rules whose values are kept for now, because most rules are missing"),
             amounts: Amounts::default(),
-            rules_memory: Gauge::default(),
-            rules_memory_limit: Gauge::default(),
-            event_to_patch: Histogram::new(EVENT_TO_PATCH),
-            plan: Histogram::new(PLAN),
-            status_writes: Family::default(),
-            watch_restarts: Family::default(),
-            unreadable_pods: Gauge::default(),
-            watch_broken: Family::default(),
-            leader: Gauge::default(),
-            protection: Family::default(),
-            kubelet_starts: Family::default(),
-            confinement: Family::default(),
-            confinement_tests: Family::default(),
+            rules_memory: new.metric("rules_memory_bytes", "Memory that rules take, about"),
+            rules_memory_limit: new.metric(
+                "rules_memory_limit_bytes",
+                "Memory that rules may take: the youngest of those that do not fit are stalled",
+            ),
+            event_to_patch: new.histogram(
+                "event_to_patch_duration_seconds",
+                "Time from when a node has to be planned until the response to its patch, without rollouts",
+                EVENT_TO_PATCH,
+            ),
+            plan: new.histogram("plan_duration_seconds", "Time to plan a node", PLAN),
+            status_writes: new.counters("status_writes", "Writes of statuses of rules, by result", STATUS_RESULTS),
+            watch_restarts: new.counters("watch_restarts", "Watches that ended and were restarted", WATCHED),
+            unreadable_pods: new
+                .metric("unreadable_pods", "Bound pods that cannot be decoded, so that their requests are not known"),
+            watch_broken: new.gauges(
+                "watch_broken_timestamp_seconds",
+                "Since when a watch is broken, in seconds since the Unix epoch; 0 while it works",
+                WATCHED,
+            ),
+            leader: new.metric("leader", "Whether this process is the leader (1) or a standby (0)"),
+            protection: new.gauges(
+                "protection",
+                "Whether a policy keeps listed values when a kubelet resets them: 1 for the current state",
+                Values("state", State::NAMES),
+            ),
+            kubelet_starts: new.counters(
+                "kubelet_starts",
+                "Kubelet starts after a reboot, by whether the kubelet reset listed values",
+                Values("values", [KEPT, RESET].map(|[(_, value)]| value)),
+            ),
+            confinement: new.gauges(
+                "confinement",
+                "Whether the API server rejects forbidden changes by this account: 1 for the result of the last test",
+                Values("state", confinement::State::NAMES),
+            ),
+            confinement_tests: new.counters(
+                "confinement_tests",
+                "Dry runs that the API server must reject, by result",
+                Values("result", confinement::State::RESULTS),
+            ),
             registry: Registry::default(),
         };
-        // A missing series cannot be distinguished from a series that is gone.
-        for result in ["patched", "stale", "not_found", "forbidden", "failed"] {
-            drop(metrics.patches.get_or_create(&[("result", result)]));
-        }
-        for result in ["written", "gone", "rejected", "forbidden", "failed"] {
-            drop(metrics.status_writes.get_or_create(&[("result", result)]));
-        }
-        metrics.report(None);
-        for resource in ["nodes", "rules", "pods"] {
-            drop(metrics.watch_restarts.get_or_create(&[("resource", resource)]));
-            metrics.watch_broken(resource, 0);
-        }
-        set_all(&metrics.protection, "state", State::NAMES.map(|state| (state, 0)));
-        [KEPT, RESET].iter().for_each(|values| drop(metrics.kubelet_starts.get_or_create(values)));
-        let states = confinement::State::NAMES.map(|state| (state, 0));
-        set_all(&metrics.confinement, "state", states);
-        for result in confinement::State::RESULTS {
-            drop(metrics.confinement_tests.get_or_create(&[("result", result)]));
-        }
-        registry.register("patches", "Patches of nodes, by result", metrics.patches.clone());
-        registry.register(
-            "repairs",
-            "Values restored after another field manager changed them",
-            metrics.repairs.clone(),
-        );
-        registry.register(
-            "nodes",
-            "Nodes that rules select, by state; a node that two rules select counts twice",
-            metrics.nodes.clone(),
-        );
-        registry.register("rules", "Rules, by state", metrics.rules.clone());
-        registry.register(
-            "rules_without_nodes",
-            "Valid rules that select no node",
-            metrics.rules_without_nodes.clone(),
-        );
-        registry.register(
-            "rules_held",
-            "Missing rules whose values are kept for now, because most rules are missing",
-            metrics.rules_held.clone(),
-        );
-        registry.register_collector(Box::new(metrics.amounts.clone()));
-        registry.register("rules_memory_bytes", "Memory that rules take, about", metrics.rules_memory.clone());
-        registry.register(
-            "rules_memory_limit_bytes",
-            "Memory that rules may take: the youngest of those that do not fit are stalled",
-            metrics.rules_memory_limit.clone(),
-        );
-        registry.register(
-            "event_to_patch_duration_seconds",
-            "Time from when a node has to be planned until the response to its patch, without rollouts",
-            metrics.event_to_patch.clone(),
-        );
-        registry.register("plan_duration_seconds", "Time to plan a node", metrics.plan.clone());
-        registry.register("status_writes", "Writes of statuses of rules, by result", metrics.status_writes.clone());
-        registry.register("watch_restarts", "Watches that ended and were restarted", metrics.watch_restarts.clone());
-        registry.register(
-            "unreadable_pods",
-            "Bound pods that cannot be decoded, so that their requests are not known",
-            metrics.unreadable_pods.clone(),
-        );
-        registry.register(
-            "watch_broken_timestamp_seconds",
-            "Since when a watch is broken, in seconds since the Unix epoch; 0 while it works",
-            metrics.watch_broken.clone(),
-        );
-        registry.register("leader", "Whether this process is the leader (1) or a standby (0)", metrics.leader.clone());
-        registry.register(
-            "protection",
-            "Whether a policy keeps listed values when a kubelet resets them: 1 for the current state",
-            metrics.protection.clone(),
-        );
-        registry.register(
-            "kubelet_starts",
-            "Kubelet starts after a reboot, by whether the kubelet reset listed values",
-            metrics.kubelet_starts.clone(),
-        );
-        registry.register(
-            "confinement",
-            "Whether the API server rejects forbidden changes by this account: 1 for the result of the last test",
-            metrics.confinement.clone(),
-        );
-        registry.register(
-            "confinement_tests",
-            "Dry runs that the API server must reject, by result",
-            metrics.confinement_tests.clone(),
-        );
-        let version = [("version", env!("CARGO_PKG_VERSION"))];
-        registry.register("build", "Build information", Info::new(version));
-        Self { registry, ..metrics }
+        new.0.register_collector(Box::new(metrics.amounts.clone()));
+        new.0.register("build", "Build information", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        Self { registry: new.0, ..metrics }
+    }
+}
+
+/// The registry, while metrics are made.
+struct Registering(Registry);
+
+impl Registering {
+    fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        self.register(name, help, M::default())
+    }
+
+    /// Returns a counter for each value of a label: a missing series cannot be distinguished from one that is gone.
+    fn counters<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        Values(label, values): Values<N>,
+    ) -> Family<Label, Counter> {
+        let family = Family::default();
+        values.iter().for_each(|value| drop(family.get_or_create(&[(label, *value)])));
+        self.register(name, help, family)
+    }
+
+    /// Returns a gauge for each value of a label.
+    fn gauges<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        Values(label, values): Values<N>,
+    ) -> Family<Label, Gauge> {
+        let family = Family::default();
+        set_all(&family, label, values.map(|value| (value, 0)));
+        self.register(name, help, family)
+    }
+
+    fn histogram<const N: usize>(&mut self, name: &str, help: &str, buckets: [f64; N]) -> Histogram {
+        self.register(name, help, Histogram::new(buckets))
+    }
+
+    fn register<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
     }
 }
 
@@ -283,57 +278,6 @@ impl Collector for LostLines {
     }
 }
 
-/// The most rules that have series of their own.
-const MAX_RULES: usize = 1000;
-
-/// The rules that have series of their own. Only a leader has any.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Amounts(Arc<Mutex<BTreeMap<Arc<str>, RuleAmounts>>>);
-
-/// What a rule advertises, and what pods request of that, if it is known.
-#[derive(Debug)]
-pub(crate) struct RuleAmounts {
-    pub(crate) resource: Box<str>,
-    pub(crate) advertised: Quantity,
-    pub(crate) requested: Option<Quantity>,
-}
-
-impl Amounts {
-    /// Sets what a rule has; `None` if it is gone.
-    pub(crate) fn set(&self, rule: Arc<str>, amounts: Option<RuleAmounts>) {
-        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match amounts {
-            Some(amounts) if rules.len() < MAX_RULES || rules.contains_key(&rule) => drop(rules.insert(rule, amounts)),
-            Some(_) => {}
-            None => drop(rules.remove(&rule)),
-        }
-    }
-
-    /// Removes all rules.
-    pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
-
-impl Collector for Amounts {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut series = |name, help, amount: fn(&RuleAmounts) -> Option<Quantity>| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (rule, amounts) in &*rules {
-                let Some(amount) = amount(amounts) else { continue };
-                let labels = [("resource", &*amounts.resource), ("rule", &**rule)];
-                ConstGauge::new(amount.to_float()).encode(family.encode_family(&labels)?)?;
-            }
-            Ok(())
-        };
-        let help = "Total quantity on the nodes of a rule, of up to 1,000 rules";
-        series("advertised", help, |amounts| Some(amounts.advertised))?;
-        let help = "Requests of pods on these nodes, while pods are watched";
-        series("requested", help, |amounts| amounts.requested)
-    }
-}
-
 /// Sets the gauges of a family, by the values of its one label.
 pub(crate) fn set_all(
     family: &Family<Label, Gauge>,
@@ -352,28 +296,6 @@ fn set(gauge: &Gauge, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rules_beyond_a_number_have_no_series() {
-        let metrics = Metrics::default();
-        let set = |number: usize, requested: Option<i64>| {
-            let advertised = Quantity::from(4);
-            let amounts = RuleAmounts { resource: "a/b".into(), advertised, requested: requested.map(Quantity::from) };
-            metrics.amounts.set(number.to_string().into(), Some(amounts));
-        };
-        (0..MAX_RULES + 10).for_each(|number| set(number, Some(1)));
-        let count = |what: &str| metrics.text().unwrap().lines().filter(|line| line.contains(what)).count();
-        assert_eq!([count("_advertised{"), count("_requested{")], [MAX_RULES; 2]);
-        set(7, Some(3));
-        assert_eq!(count("_requested{resource=\"a/b\",rule=\"7\"} 3.0"), 1, "a known one follows");
-        set(7, None);
-        assert_eq!([count("_advertised{"), count("_requested{")], [MAX_RULES, MAX_RULES - 1]);
-        metrics.amounts.set("8".into(), None);
-        set(MAX_RULES, Some(1));
-        assert_eq!(count("_advertised{"), MAX_RULES, "there is room again");
-        metrics.amounts.clear();
-        assert_eq!(count("rule="), 0);
-    }
 
     #[test]
     fn metric_series_exist_from_the_start_with_bounded_labels() {

@@ -1,0 +1,92 @@
+//! What each rule advertises, and what pods request of that: the only series whose number grows with the rules, up to a
+//! bound.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::model::quantity::Quantity;
+
+/// The most rules that have series of their own.
+const MAX_RULES: usize = 1000;
+
+/// The rules that have series of their own. Only a leader has any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Amounts(Arc<Mutex<BTreeMap<Arc<str>, RuleAmounts>>>);
+
+/// What a rule advertises, and what pods request of that, if it is known.
+#[derive(Debug)]
+pub(crate) struct RuleAmounts {
+    pub(crate) resource: Box<str>,
+    pub(crate) advertised: Quantity,
+    pub(crate) requested: Option<Quantity>,
+}
+
+impl Amounts {
+    /// Sets what a rule has; `None` if it is gone.
+    pub(crate) fn set(&self, rule: Arc<str>, amounts: Option<RuleAmounts>) {
+        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match amounts {
+            Some(amounts) if rules.len() < MAX_RULES || rules.contains_key(&rule) => drop(rules.insert(rule, amounts)),
+            Some(_) => {}
+            None => drop(rules.remove(&rule)),
+        }
+    }
+
+    /// Removes all rules.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Collector for Amounts {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut series = |name, help, amount: fn(&RuleAmounts) -> Option<Quantity>| {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (rule, amounts) in &*rules {
+                let Some(amount) = amount(amounts) else { continue };
+                let labels = [("resource", &*amounts.resource), ("rule", &**rule)];
+                ConstGauge::new(amount.to_float()).encode(family.encode_family(&labels)?)?;
+            }
+            Ok(())
+        };
+        let help = "Total quantity on the nodes of a rule, of up to 1,000 rules";
+        series("advertised", help, |amounts| Some(amounts.advertised))?;
+        let help = "Requests of pods on these nodes, while pods are watched";
+        series("requested", help, |amounts| amounts.requested)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::metrics::Metrics;
+
+    #[test]
+    fn rules_beyond_a_number_have_no_series() {
+        let metrics = Metrics::default();
+        let set = |number: usize, requested: Option<i64>| {
+            let advertised = Quantity::from(4);
+            let amounts = RuleAmounts { resource: "a/b".into(), advertised, requested: requested.map(Quantity::from) };
+            metrics.amounts.set(number.to_string().into(), Some(amounts));
+        };
+        (0..MAX_RULES + 10).for_each(|number| set(number, Some(1)));
+        let count = |what: &str| metrics.text().unwrap().lines().filter(|line| line.contains(what)).count();
+        assert_eq!([count("_advertised{"), count("_requested{")], [MAX_RULES; 2]);
+        set(7, Some(3));
+        assert_eq!(count("_requested{resource=\"a/b\",rule=\"7\"} 3.0"), 1, "a known one follows");
+        set(7, None);
+        assert_eq!([count("_advertised{"), count("_requested{")], [MAX_RULES, MAX_RULES - 1]);
+        metrics.amounts.set("8".into(), None);
+        set(MAX_RULES, Some(1));
+        assert_eq!(count("_advertised{"), MAX_RULES, "there is room again");
+        metrics.amounts.clear();
+        assert_eq!(count("rule="), 0);
+    }
+}
