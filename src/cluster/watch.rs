@@ -7,11 +7,13 @@ use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::{Stream, StreamExt as _, stream};
 use http::Request;
 use http_body_util::BodyExt as _;
+use hyper::body::Bytes;
 use kube::client::Body;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
+use tower::BoxError;
 
 use super::backoff::Backoff;
 use super::error::{is_expired, is_unreachable};
@@ -103,44 +105,49 @@ where
 /// about that, also after a failure.
 pub(crate) fn reporting(client: &Client) -> (Client, UnboundedReceiver<()>) {
     let (report, begins) = unbounded();
-    let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, report) = (client.clone(), report.clone());
-        async move {
-            let is_watch = is_watch(request.uri());
-            let response = client.send(request).await?;
-            if is_watch && response.status().is_success() {
-                // Nobody listens anymore where the process ends.
-                let _ = report.unbounded_send(());
-            }
-            Ok::<_, kube::Error>(response)
+    let client = through(client, move |body, is_watching| {
+        if is_watching {
+            // Nobody listens anymore where the process ends.
+            let _ = report.unbounded_send(());
         }
+        body
     });
-    (Client::new(service, namespace), begins)
+    (client, begins)
 }
 
 /// Returns a client for one watch, and when the API server sent anything in it last, be it a bookmark, which kube's watcher
 /// keeps to itself. A watch that is open has not sent anything yet.
 pub(crate) fn heard(client: &Client) -> (Client, tokio::sync::watch::Receiver<Instant>) {
     let (report, heard) = tokio::sync::watch::channel(Instant::now());
+    let client = through(client, move |body, is_watching| {
+        let report = report.clone();
+        body.map_frame(move |frame| {
+            if is_watching {
+                report.send_replace(Instant::now());
+            }
+            frame
+        })
+    });
+    (client, heard)
+}
+
+/// Returns a client that passes each response through a function, with whether it is a watch that the API server accepts.
+fn through<B, F>(client: &Client, through: F) -> Client
+where
+    B: hyper::body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    F: Fn(Body, bool) -> B + Clone + Send + 'static,
+{
     let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, report) = (client.clone(), report.clone());
+        let (client, through) = (client.clone(), through.clone());
         async move {
             let is_watch = is_watch(request.uri());
             let response = client.send(request).await?;
-            let hears = is_watch && response.status().is_success();
-            Ok::<_, kube::Error>(response.map(|body| {
-                body.map_frame(move |frame| {
-                    if hears {
-                        report.send_replace(Instant::now());
-                    }
-                    frame
-                })
-            }))
+            let is_watching = is_watch && response.status().is_success();
+            Ok::<_, kube::Error>(response.map(|body| through(body, is_watching)))
         }
     });
-    (Client::new(service, namespace), heard)
+    Client::new(service, namespace)
 }
 
 /// The pauses of a watch after failures.
