@@ -3,10 +3,10 @@
 //! Method: run pods on kubemark's kubelet, lower the rule's quantity, delete the pods one by one, and
 //! compare values, conditions and the number of pod lists.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use harness::objects::{DONGLE, condition, pod, quantity};
-use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_until};
+use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_next_second, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::{permissions, pods};
@@ -90,13 +90,6 @@ fn immediate_shrink_and_withdrawal_ignore_running_pods() {
     controller.stop();
 }
 
-/// Creation times are in whole seconds.
-fn wait_next_second() {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
-    let before = now().unwrap();
-    wait_until("the next second", || Ok((now()? > before).then_some(()))).unwrap();
-}
-
 #[test]
 fn pods_not_watchable_holds_values_and_is_reported() {
     let cluster = Cluster::shared();
@@ -134,7 +127,7 @@ fn pods_not_watchable_holds_values_and_is_reported() {
         condition(status, "Ready") == ("False", "PodsUnavailable")
     });
     assert!(first_problem(&status).starts_with("not written yet: pods: "), "{status}");
-    wait_next_second();
+    wait_next_second().unwrap();
     cluster.create_nodes(["node-3"], &json!({}));
     cluster.wait_advertised("node-3", "example.com/key", "4");
 

@@ -5,10 +5,9 @@
 //! what became of the pod. A kubelet that behaves otherwise fails one of the rows.
 
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use harness::objects::{bound_pod, condition};
-use harness::{Cluster, Process, wait_until};
+use harness::{Cluster, Process, wait_next_second, wait_until};
 use node_resource_advertiser::model::pod::pod_use::{PodInterner, PodUse};
 use serde_json::{Deserializer, Value, json};
 
@@ -150,12 +149,6 @@ fn write_quantities(cluster: &Cluster, quantities: &Value) {
     cluster.patch_status(NODE, "merge", &patch);
 }
 
-fn wait_next_second() {
-    let second = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
-    let start = second().expect("a time");
-    wait_until("the next second", || Ok((second()? > start).then_some(()))).expect("it comes");
-}
-
 /// Creates pods that are bound to the node.
 fn bind(cluster: &Cluster, pods: &[(&str, &str, &str)]) {
     let items: Vec<_> =
@@ -211,7 +204,7 @@ fn pod_reads_as_started_where_the_kubelet_has_admitted_it() {
     write_quantities(&cluster, &json!({ANOTHER: "2"}));
     kubelet.kill().expect("the kubelet is killed");
     // A kubelet that starts admits pods in the order of their creation, which has whole seconds.
-    wait_next_second();
+    wait_next_second().unwrap();
     bind(&cluster, &[("late", ANOTHER, "1"), ("too-late", FOUR, "1")]);
     kubelet.restart().expect("the kubelet restarts");
     recorder.wait("late", "runs", is_running);

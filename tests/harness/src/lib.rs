@@ -80,4 +80,4 @@ pub use programs::{control_plane_program, program, project_file, tool};
 pub use registry::{PLATFORM, Registry};
 pub use rustix::process::Signal;
 pub use shared::SharedCluster;
-pub use wait::{DEADLINE, wait_until, wait_within};
+pub use wait::{DEADLINE, wait_next_second, wait_until, wait_within};

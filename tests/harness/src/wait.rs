@@ -1,6 +1,6 @@
 //! Waiting, with a deadline.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Error, Result, anyhow};
 
@@ -36,6 +36,16 @@ pub fn wait_within<T>(deadline: Duration, what: &str, probe: impl FnMut() -> Res
             None => waited,
         }
     })
+}
+
+/// Waits until the next second of the clock begins: creation times are in whole seconds.
+///
+/// # Errors
+/// Returns an error if the clock stands.
+pub fn wait_next_second() -> Result<()> {
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs());
+    let start = second()?;
+    wait_until("the next second", || Ok((second()? > start).then_some(())))
 }
 
 /// Returns the last error of the probe at the deadline.
