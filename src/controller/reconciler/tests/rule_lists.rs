@@ -53,6 +53,15 @@ impl World {
         world
     }
 
+    /// The rest of an old list, which has no rule, is no evidence; the list that began in this term is.
+    fn assert_waits_for_its_own_list(mut self) {
+        let rules = self.take_list();
+        self.observe(Observation::Rule(Ok(Event::InitDone)));
+        assert!(self.only_repairs());
+        self.show_rules(rules);
+        assert!(self.is_as_declared());
+    }
+
     /// Whether repairs are written, and nothing else.
     fn only_repairs(&mut self) -> bool {
         self.run();
@@ -135,12 +144,7 @@ fn list_of_an_earlier_term_is_no_evidence() {
     world.advance(Duration::from_secs(30));
     assert!(world.reconciler.leads(world.now.instant));
     assert_eq!(world.rule_relists, 2);
-    let rules = world.take_list();
-    // The rest of the old list, which has no rule.
-    world.observe(Observation::Rule(Ok(Event::InitDone)));
-    assert!(world.only_repairs());
-    world.show_rules(rules);
-    assert!(world.is_as_declared());
+    world.assert_waits_for_its_own_list();
 }
 
 /// The list of before is the standby's own.
@@ -151,11 +155,7 @@ fn list_that_a_standby_began_is_no_evidence_once_it_leads() {
     world.observe(Observation::Rule(Ok(Event::Init)));
     world.renews = true;
     world.advance(Duration::from_secs(30));
-    let rules = world.take_list();
-    world.observe(Observation::Rule(Ok(Event::InitDone)));
-    assert!(world.only_repairs());
-    world.show_rules(rules);
-    assert!(world.is_as_declared());
+    world.assert_waits_for_its_own_list();
 }
 
 /// I4: as where the CustomResourceDefinition was deleted and created again before this process led.
