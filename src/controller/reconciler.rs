@@ -46,6 +46,7 @@ use super::protection::Protection;
 use super::readiness::Readiness;
 use super::requested::Requested;
 use super::rules::Rules;
+use super::rules_by_state::RulesByState;
 use super::schedule::Schedule;
 use super::status_writes::StatusWrites;
 use super::usage::Usage;
@@ -91,6 +92,7 @@ struct Reports {
     forbidden: Option<String>,
     /// Whether the gauges of a leader must be set again.
     gauges_changed: bool,
+    rules: RulesByState,
     /// The rules whose metrics must be set again.
     changed_rules: BTreeSet<Arc<str>>,
     /// The number of nodes planned in the current step.
@@ -104,6 +106,7 @@ impl Reconciler {
             statuses: StatusWrites::default(),
             forbidden: None,
             gauges_changed: false,
+            rules: RulesByState::default(),
             changed_rules: BTreeSet::new(),
             planned: 0,
         };

@@ -1,5 +1,6 @@
 //! The cache of rules, and the compiled set of rules for planning.
 
+mod census;
 mod crowding;
 mod deleting;
 mod hold;
@@ -15,7 +16,8 @@ use kube::runtime::watcher::Event;
 use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 
-use crate::model::node::{Fact, FactNames};
+use crate::model::api::ShrinkPolicy;
+use crate::model::node::FactNames;
 use crate::planner::rules::{Rule, RuleSet};
 use crowding::Crowding;
 use hold::Hold;
@@ -70,6 +72,9 @@ pub(super) enum Enqueue {
     None,
     /// The nodes that one of these rules selects.
     Selected(Vec<Arc<Rule>>),
+    /// These, and the nodes whose ledgers name a rule: only they show what a rule that is not in force has advertised, and a
+    /// paused one before it was edited.
+    SelectedOrRecorded(Vec<Arc<Rule>>, Arc<str>),
     All,
 }
 
@@ -145,7 +150,8 @@ impl Rules {
                 let inserted = self.by_name.insert(Arc::clone(&name), new);
                 let Inserted { before, stalled: mut touched, forgotten: removed } = inserted;
                 let enqueue = self.changed(before, &name);
-                let is_crowded = !touched.is_empty() || !removed.is_empty();
+                // One that makes no room for itself changes nothing for others.
+                let is_crowded = touched.iter().any(|stalled| *stalled != name) || !removed.is_empty();
                 self.is_dirty |= is_crowded;
                 // Held values may be on nodes that the rule no longer selects, and others may have made room for it.
                 let enqueue = if was_held || is_crowded { Enqueue::All } else { enqueue };
@@ -206,16 +212,18 @@ impl Rules {
     }
 
     fn changed(&mut self, old: Option<RuleState>, name: &str) -> Enqueue {
-        let [old, new] = [old.as_ref(), self.by_name.get(name)].map(|state| state.map(RuleState::planned));
+        let new = self.by_name.get(name);
+        let [old, new] = [old.as_ref(), new].map(|state| state.map(RuleState::planned));
         if old == new {
             return Enqueue::None;
         }
         self.is_dirty = true;
-        let valid: Result<Vec<_>, _> = old.into_iter().chain(new).map(|rule| rule.cloned()).collect();
-        match valid {
-            Ok(rules) if rules.iter().all(|rule| !rule.paused) => Enqueue::Selected(rules),
-            // Only ledgers show what an invalid rule has advertised, and a paused one before it was edited.
-            _ => Enqueue::All,
+        let both = || old.into_iter().chain(new);
+        let selected = both().filter_map(Result::ok).cloned().collect();
+        if both().all(|rule| rule.is_ok_and(|rule| !rule.paused)) {
+            Enqueue::Selected(selected)
+        } else {
+            Enqueue::SelectedOrRecorded(selected, name.into())
         }
     }
 
@@ -276,9 +284,19 @@ impl Rules {
 
     /// Returns what the rules read from nodes, besides labels. It compiles nothing, since many events may follow.
     pub(super) fn facts(&self) -> FactNames {
-        let valid = self.by_name.values().filter_map(|state| state.rule.as_ref().ok());
-        let facts = valid.filter_map(|rule| rule.quantity.fact());
-        FactNames::Named(facts.filter(|fact| !matches!(fact, Fact::Label(_))).cloned().collect())
+        self.by_name.census().facts()
+    }
+
+    /// Returns whether values depend on pods: those that are kept, wherever they are, and those under `WhenFree` where
+    /// `is_selecting` a node.
+    pub(super) fn depend_on_pods(&self, is_selecting: impl Fn(&str) -> bool) -> bool {
+        let census = self.by_name.census();
+        let selects = |(name, state): (&Arc<str>, &RuleState)| {
+            let is_when_free = |rule: &Arc<Rule>| rule.shrink_policy == ShrinkPolicy::WhenFree;
+            state.rule.as_ref().is_ok_and(is_when_free) && is_selecting(name)
+        };
+        let is_needed = || census.has_when_free() && self.by_name.iter().any(selects);
+        census.has_kept() || self.hold.len() > 0 || is_needed()
     }
 
     /// Returns whether the rules have begun to take nearly all memory that they may.

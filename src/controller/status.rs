@@ -102,15 +102,5 @@ fn problems(counts: &Counts) -> Vec<NodeProblem> {
     problems.map(problem).collect()
 }
 
-/// Returns the state of a status for the metrics.
-pub(super) fn metric_state(status: Option<&ObservedStatus>) -> &'static str {
-    let holds = |kind| status.is_some_and(|status| status.holds(kind));
-    match (holds("Stalled"), holds("Ready")) {
-        (true, _) => "stalled",
-        (false, true) => "ready",
-        (false, false) => "not_ready",
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use super::decide::is_young;
 use super::{Now, Rank, Reconciler, Watched};
 use crate::controller::rules::{Enqueue, RuleObject, Seen};
 use crate::controller::tally::Counts;
+use crate::model::node::Node;
 
 impl Reconciler {
     pub(super) fn observe_rule(&mut self, event: watcher::Result<Event<RuleObject>>, now: Now) {
@@ -47,6 +48,11 @@ impl Reconciler {
             Enqueue::None => Vec::new(),
             Enqueue::Selected(rules) => {
                 self.nodes.names_where(|node| rules.iter().any(|rule| rule.selection.selects(node)))
+            }
+            Enqueue::SelectedOrRecorded(rules, name) => {
+                let is_recorded = self.nodes.rules_in_ledgers().contains(name);
+                let is_selected = |node: &Node| rules.iter().any(|rule| rule.selection.selects(node));
+                self.nodes.names_where(|node| is_recorded || is_selected(node))
             }
             Enqueue::All => self.nodes.names_where(|_| true),
         };

@@ -6,14 +6,14 @@ use kube::Resource as _;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Effect, Kind, Now, Reconciler, Step};
+use super::{Effect, Kind, Now, Reconciler, RulesByState, Step};
 use crate::cluster::requests::RequestError;
 use crate::controller::change_log::log_equal_priority;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::events::EventTemplate;
-use crate::controller::metrics::{self, LeaderGauges, RuleAmounts};
+use crate::controller::metrics::{LeaderGauges, RuleAmounts};
 use crate::controller::rules::ObservedStatus;
-use crate::controller::status::{Used, metric_state, status};
+use crate::controller::status::{Used, status};
 use crate::model::api::{NodeExtendedResource, Reason};
 
 impl Reconciler {
@@ -86,7 +86,7 @@ impl Reconciler {
         }
         self.schedule.limiter.start(Kind::Status, now.instant);
         self.reports.statuses.sent(name, observed, now.instant);
-        self.reports.gauges_changed = true;
+        self.reports.changed_rules.insert(Arc::clone(name));
     }
 
     /// Reports what is new in a status.
@@ -140,7 +140,7 @@ impl Reconciler {
                 if version.is_none() || state.version <= version {
                     self.rules.set_status(rule, status);
                 }
-                self.reports.gauges_changed = true;
+                self.reports.changed_rules.insert(Arc::clone(rule));
                 false
             }
             // The object does not match the CRD's schema, so no status can be written until it is corrected.
@@ -173,7 +173,7 @@ impl Reconciler {
         if leads && self.has_unplanned() {
             return;
         }
-        self.report_amounts(leads, now);
+        self.report_rules(leads, now);
         if std::mem::take(&mut self.reports.gauges_changed) {
             let gauges = leads.then(|| self.gauges());
             self.diagnostics.metrics.report(gauges.as_ref());
@@ -181,14 +181,25 @@ impl Reconciler {
     }
 
     /// Sets the metrics of each rule that has changed.
-    fn report_amounts(&mut self, leads: bool, now: Instant) {
+    fn report_rules(&mut self, leads: bool, now: Instant) {
         let amounts = &self.diagnostics.metrics.amounts;
         let changed = std::mem::take(&mut self.reports.changed_rules);
         if !leads {
+            self.reports.rules = RulesByState::default();
             return amounts.clear();
         }
+        self.reports.gauges_changed |= !changed.is_empty();
         for name in changed {
-            let rule = self.rules.get(&name).and_then(|state| state.rule.as_ref().ok());
+            let state = self.rules.get(&name);
+            match state {
+                // Also one that nobody can write.
+                Some(state) => {
+                    let status = self.reports.statuses.unwritten(&name).or(state.status.as_ref());
+                    self.reports.rules.set(&name, status);
+                }
+                None => self.reports.rules.remove(&name),
+            }
+            let rule = state.and_then(|state| state.rule.as_ref().ok());
             let reported = rule.map(|rule| RuleAmounts {
                 resource: rule.resource.as_str().into(),
                 advertised: self
@@ -206,22 +217,10 @@ impl Reconciler {
     }
 
     fn gauges(&mut self) -> LeaderGauges {
-        let mut rules = metrics::RULE_STATES.map(|state| (state, 0));
-        let mut rules_without_nodes = 0;
-        for (name, rule) in self.rules.iter() {
-            // Also if nobody can write it.
-            let status = self.reports.statuses.unwritten(name).or(rule.status.as_ref());
-            let word = metric_state(status);
-            for (state, count) in &mut rules {
-                *count += usize::from(*state == word);
-            }
-            let is_without = |status: &ObservedStatus| status.reports(Reason::NoNodesSelected);
-            rules_without_nodes += usize::from(status.is_some_and(is_without));
-        }
         LeaderGauges {
             nodes: self.nodes.tally().totals().collect(),
-            rules,
-            rules_without_nodes,
+            rules: self.reports.rules.counts(),
+            rules_without_nodes: self.reports.rules.without_nodes(),
             rules_held: self.rules.hold().len(),
         }
     }

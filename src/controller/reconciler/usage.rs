@@ -12,7 +12,6 @@ use crate::cluster::error::is_expired;
 use crate::controller::standing::{Carries, State};
 use crate::controller::status::Used;
 use crate::controller::usage::{PodObject, Woken};
-use crate::model::api::ShrinkPolicy;
 use crate::planner::input::PodUsage;
 
 /// The resource, for metrics.
@@ -24,19 +23,8 @@ impl Reconciler {
     pub(super) fn follow_usage(&mut self, now: Now, step: &mut Step) {
         let is_on = self.usage.is_on();
         let may_begin = is_on || self.knows_all();
-        let is_wanted = self.leads(now.instant) && may_begin && {
-            let mut rules = self.rules.iter();
-            let depends = rules.any(|(name, state)| match &state.rule {
-                // What is kept for it follows pods up.
-                Err(_) => true,
-                Ok(rule) if rule.paused => true,
-                Ok(rule) => {
-                    let selects = || self.nodes.counts(name).is_some_and(|counts| counts.selected() > 0);
-                    rule.shrink_policy == ShrinkPolicy::WhenFree && (is_on || selects())
-                }
-            });
-            depends || self.rules.hold().len() > 0
-        };
+        let selects = |rule: &str| is_on || self.nodes.counts(rule).is_some_and(|counts| counts.selected() > 0);
+        let is_wanted = self.leads(now.instant) && may_begin && self.rules.depend_on_pods(selects);
         if is_wanted != self.usage.is_on() {
             let before = self.usage.broken().cloned();
             self.usage.follow(is_wanted);

@@ -44,7 +44,7 @@ impl NamedRules {
         self.rules.len()
     }
 
-    fn contains(&self, rule: &str) -> bool {
+    pub(in crate::controller) fn contains(&self, rule: &str) -> bool {
         self.rules.contains_key(rule)
     }
 

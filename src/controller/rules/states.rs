@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::census::Census;
 use super::observed_status::ObservedStatus;
 use super::state::{RuleState, STANDING_SIZE, Stalled};
 
@@ -13,6 +14,7 @@ use super::state::{RuleState, STANDING_SIZE, Stalled};
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct RuleStates {
     by_name: BTreeMap<Arc<str>, RuleState>,
+    census: Census,
     /// The rules in force, oldest first, and those that are not.
     in_force: BTreeSet<Age>,
     stalled: BTreeSet<Age>,
@@ -59,6 +61,7 @@ impl RuleStates {
         let (in_force, stalled, unfit) = Default::default();
         Self {
             by_name: BTreeMap::new(),
+            census: Census::default(),
             in_force,
             stalled,
             unfit,
@@ -99,6 +102,7 @@ impl RuleStates {
     pub(super) fn remove(&mut self, name: &str) -> Option<RuleState> {
         let (name, state) = self.by_name.remove_entry(name)?;
         *self.size_of(&state) -= state.size();
+        self.census.remove(&state);
         let age = age(&name, &state);
         for ages in [&mut self.in_force, &mut self.stalled, &mut self.unfit] {
             ages.remove(&age);
@@ -108,6 +112,7 @@ impl RuleStates {
 
     fn add(&mut self, name: Arc<str>, state: RuleState) {
         *self.size_of(&state) += state.size();
+        self.census.add(&state);
         let age = age(&name, &state);
         match &state.rule {
             Ok(_) => self.in_force.insert(age),
@@ -181,6 +186,10 @@ impl RuleStates {
     /// Returns how many nodes rules may select together.
     pub(super) fn max_nodes(&self) -> usize {
         self.max_size / STANDING_SIZE
+    }
+
+    pub(super) fn census(&self) -> &Census {
+        &self.census
     }
 
     pub(super) fn is_partial(&self) -> bool {

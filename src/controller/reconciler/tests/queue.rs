@@ -18,6 +18,23 @@ fn one_plan_follows_each_event_and_each_response() {
     assert!(step.requests.iter().all(|request| !matches!(request.effect, Effect::PatchNode { .. })));
 }
 
+/// Whoever may write rules could otherwise have all nodes planned at each of them.
+#[test]
+fn rule_not_in_force_plans_only_nodes_that_may_record_it() {
+    let mut world = World::leading(50, &[("dongle", 4)]);
+    world.run_until_idle();
+    let mut planned = |quantity: u64, rule: &str, resource: &str| {
+        world.set_rule(rule, json!({"resourceName": resource, "quantity": quantity}));
+        let planned = world.reconciler.next(world.now).planned;
+        world.run_until_idle();
+        planned
+    };
+    assert_eq!(planned(0, "other", "example.com/other"), 0, "no ledger names it");
+    assert_eq!(planned(4, "other", "example.com/other"), 50, "those that it selects");
+    assert_eq!(planned(0, "other", "example.com/other"), 50);
+    assert_eq!(planned(0, "dongle", "example.com/dongle"), 50);
+}
+
 /// A repair overtakes all that waits, and has a slot of its own.
 #[test]
 fn repair_overtakes_a_rollout_that_fills_all_slots() {
