@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::device_classes::DeviceClass;
-use super::limiter::Kind;
+use super::limiter::Slot;
 use super::protection::{self, PolicyObject};
 use super::rules::{ObservedStatus, RuleObject};
 use super::usage::PodObject;
@@ -76,15 +76,6 @@ pub(super) enum Observation {
     Stop,
 }
 
-/// Identifies a request about a node: the node may be deleted and recreated under the same name while a request is in
-/// flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RequestId {
-    pub(super) number: u64,
-    /// The kind of its slot.
-    pub(super) kind: Kind,
-}
-
 /// A request to the API server.
 #[derive(Debug)]
 pub(super) enum Effect {
@@ -92,16 +83,20 @@ pub(super) enum Effect {
     /// The process ends, and has no request in flight.
     ReleaseLease(Box<Election>),
     PatchNode {
-        id: RequestId,
+        slot: Slot,
         node: Arc<str>,
         patch: Patch,
     },
     PatchStatus {
+        slot: Slot,
         rule: Arc<str>,
         uid: Option<String>,
         status: Box<NodeExtendedResourceStatus>,
     },
-    CreateEvent(Box<KubeEvent>),
+    CreateEvent {
+        slot: Slot,
+        event: Box<KubeEvent>,
+    },
     /// A dry run that adds a label to a node: the API server must reject it, and stores nothing in any case.
     TestConfinement {
         number: u64,
@@ -135,16 +130,18 @@ pub(super) enum Completion {
     },
     LeaseReleased,
     NodePatched {
-        id: RequestId,
+        slot: Slot,
         node: Arc<str>,
         reply: Reply,
     },
     StatusPatched {
+        slot: Slot,
         rule: Arc<str>,
         uid: Option<String>,
         result: Result<WrittenStatus, RequestError>,
     },
     EventCreated {
+        slot: Slot,
         event: Box<KubeEvent>,
         result: Result<(), RequestError>,
     },

@@ -15,11 +15,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::effect::{Completion, Effect, Request, RequestId, WrittenStatus};
+use super::effect::{Completion, Effect, Request, WrittenStatus};
 use super::rules::ObservedStatus;
 use crate::cluster::lease;
 use crate::cluster::node_client::{NodeClient, Reply};
-use crate::cluster::requests::Requests;
+use crate::cluster::requests::{RequestError, Requests};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
 
@@ -56,9 +56,21 @@ impl Executor {
                 let ended = lease::end_election(self.client.clone(), *election);
                 ended.map(|_| Completion::LeaseReleased).boxed()
             }
-            Effect::PatchNode { id, node, patch } => patch_node(nodes, id, node, patch, deadline, timeout).boxed(),
-            Effect::PatchStatus { rule, uid, status } => patch_status(requests, rule, uid, *status).boxed(),
-            Effect::CreateEvent(event) => create_event(requests, event).boxed(),
+            Effect::PatchNode { slot, node, patch } => async move {
+                let reply = patch_node(nodes, Arc::clone(&node), patch, deadline, timeout).await;
+                Completion::NodePatched { slot, node, reply }
+            }
+            .boxed(),
+            Effect::PatchStatus { slot, rule, uid, status } => async move {
+                let result = patch_status(requests, &rule, uid.as_deref(), &status).await;
+                Completion::StatusPatched { slot, rule, uid, result }
+            }
+            .boxed(),
+            Effect::CreateEvent { slot, event } => async move {
+                let result = create_event(requests, &event).await;
+                Completion::EventCreated { slot, event, result }
+            }
+            .boxed(),
             Effect::TestConfinement { number, node, label } => {
                 let tested = nodes.try_label(node, label);
                 tested.map(move |reply| Completion::ConfinementTested { number, reply }).boxed()
@@ -69,41 +81,34 @@ impl Executor {
 
 async fn patch_node(
     nodes: NodeClient,
-    id: RequestId,
     node: Arc<str>,
     patch: JsonPatch,
     deadline: Instant,
     timeout: Duration,
-) -> Completion {
+) -> Reply {
     let failed = |message, maybe_applied| Reply::Failed { message, retry_after: None, maybe_applied };
     // The process may have been suspended since the decision.
     if deadline <= Instant::now() {
-        let reply = failed("the patch was not sent in time".to_owned(), false);
-        return Completion::NodePatched { id, node, reply };
+        return failed("the patch was not sent in time".to_owned(), false);
     }
-    let patched = nodes.patch(Arc::clone(&node), patch);
-    let reply = tokio::time::timeout_at(deadline, patched).await;
-    let reply = reply.unwrap_or_else(|_| failed(format!("no response within {timeout:?}"), true));
-    Completion::NodePatched { id, node, reply }
+    let reply = tokio::time::timeout_at(deadline, nodes.patch(node, patch)).await;
+    reply.unwrap_or_else(|_| failed(format!("no response within {timeout:?}"), true))
 }
 
 async fn patch_status(
     requests: Requests,
-    rule: Arc<str>,
-    uid: Option<String>,
-    status: NodeExtendedResourceStatus,
-) -> Completion {
+    rule: &str,
+    uid: Option<&str>,
+    status: &NodeExtendedResourceStatus,
+) -> Result<WrittenStatus, RequestError> {
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let rules = ApiRequest::new(NodeExtendedResource::url_path(&(), None));
-    let request = status_patch(uid.as_deref(), &status)
+    let request = status_patch(uid, status)
         .map_err(kube::core::request::Error::SerializeBody)
-        .and_then(|patch| rules.patch_subresource("status", &rule, &params, &Patch::Json::<()>(patch)));
-    let stored = requests.send::<Stored>(request).await;
-    let result = stored.map(|stored| {
-        let version = stored.metadata.resource_version.as_deref().and_then(resource_version::number);
-        WrittenStatus { status: ObservedStatus::new(&status), version }
-    });
-    Completion::StatusPatched { rule, uid, result }
+        .and_then(|patch| rules.patch_subresource("status", rule, &params, &Patch::Json::<()>(patch)));
+    let stored = requests.send::<Stored>(request).await?;
+    let version = stored.metadata.resource_version.as_deref().and_then(resource_version::number);
+    Ok(WrittenStatus { status: ObservedStatus::new(status), version })
 }
 
 /// A rule in the response to a write, of which only the version matters.
@@ -126,13 +131,12 @@ pub(super) fn status_patch(uid: Option<&str>, status: &NodeExtendedResourceStatu
     serde_json::from_value(test.into_iter().chain([add]).collect())
 }
 
-async fn create_event(requests: Requests, event: Box<KubeEvent>) -> Completion {
+async fn create_event(requests: Requests, event: &KubeEvent) -> Result<(), RequestError> {
     let namespace = event.namespace();
     let events = ApiRequest::new(KubeEvent::url_path(&(), namespace.as_deref()));
-    let request = match serde_json::to_vec(&event) {
+    let request = match serde_json::to_vec(event) {
         Ok(body) => events.create(&PostParams::default(), body),
         Err(error) => Err(kube::core::request::Error::SerializeBody(error)),
     };
-    let result = requests.send::<serde::de::IgnoredAny>(request).await.map(|_| ());
-    Completion::EventCreated { event, result }
+    requests.send::<serde::de::IgnoredAny>(request).await.map(|_| ())
 }

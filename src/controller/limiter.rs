@@ -57,12 +57,36 @@ impl Kind {
     }
 }
 
+/// A place for one request in flight. It goes out with the request and comes back with the response, and nothing else
+/// frees it.
+#[derive(Debug, PartialEq, Eq)]
+// Explored worlds are cloned with all that is in flight.
+#[cfg_attr(test, derive(Clone))]
+#[must_use]
+pub(super) struct Slot {
+    kind: Kind,
+    /// No other slot of this process has it.
+    number: u64,
+}
+
+impl Slot {
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Limiter {
     max_patches: usize,
     /// The current limit of patches in flight: at most `max_patches`.
     window: f64,
     in_flight: [usize; 5],
+    /// How many slots were taken so far.
+    number: u64,
     /// Of [`Kind::Rollout`].
     rollouts: Pace,
     /// The shortest time that a patch has taken: in the current interval, and in the one before.
@@ -83,6 +107,7 @@ impl Limiter {
             max_patches,
             window: max_patches as f64,
             in_flight: [0; 5],
+            number: 0,
             rollouts: Pace::new(rollout_rate),
             fastest: [None; 2],
             fastest_since: None,
@@ -93,16 +118,17 @@ impl Limiter {
         }
     }
 
-    /// Takes a slot. Returns false if there is none.
-    pub(super) fn start(&mut self, kind: Kind, now: Instant) -> bool {
-        let free = self.is_free(kind, now);
-        if free {
-            self.in_flight[kind as usize] += 1;
-            if kind == Kind::Rollout {
-                self.rollouts.take(now);
-            }
+    /// Takes a slot, if one is free.
+    pub(super) fn take(&mut self, kind: Kind, now: Instant) -> Option<Slot> {
+        if !self.is_free(kind, now) {
+            return None;
         }
-        free
+        self.in_flight[kind as usize] += 1;
+        if kind == Kind::Rollout {
+            self.rollouts.take(now);
+        }
+        self.number += 1;
+        Some(Slot { kind, number: self.number })
     }
 
     /// Returns whether a slot is free.
@@ -120,10 +146,9 @@ impl Limiter {
         }
     }
 
-    /// Releases the slot of a request.
-    pub(super) fn end(&mut self, kind: Kind) {
-        let in_flight = &mut self.in_flight[kind as usize];
-        *in_flight = in_flight.saturating_sub(1);
+    /// Takes back the slot of a request that has ended.
+    pub(super) fn give_back(&mut self, slot: Slot) {
+        self.in_flight[slot.kind as usize] -= 1;
     }
 
     /// Records a patch that succeeded after this time.
@@ -200,8 +225,12 @@ impl Limiter {
 mod tests {
     use super::*;
 
-    fn fill(limiter: &mut Limiter, kind: Kind, now: Instant) -> usize {
-        std::iter::from_fn(|| limiter.start(kind, now).then_some(())).take(100).count()
+    fn fill(limiter: &mut Limiter, kind: Kind, now: Instant) -> Vec<Slot> {
+        std::iter::from_fn(|| limiter.take(kind, now)).take(100).collect()
+    }
+
+    fn give_back(limiter: &mut Limiter, slots: Vec<Slot>) {
+        slots.into_iter().for_each(|slot| limiter.give_back(slot));
     }
 
     #[tokio::test(start_paused = true)]
@@ -209,9 +238,10 @@ mod tests {
         let now = Instant::now();
         for max in [1, 16] {
             let mut limiter = Limiter::new(max, None);
-            assert_eq!(fill(&mut limiter, Kind::Patch, now), max);
-            assert_eq!(fill(&mut limiter, Kind::Repair, now), REPAIR_SLOTS);
-            limiter.end(Kind::Repair);
+            assert_eq!(fill(&mut limiter, Kind::Patch, now).len(), max);
+            let mut repairs = fill(&mut limiter, Kind::Repair, now);
+            assert_eq!(repairs.len(), REPAIR_SLOTS);
+            limiter.give_back(repairs.remove(0));
             assert!(!limiter.is_free(Kind::Patch, now) && limiter.is_free(Kind::Repair, now));
         }
     }
@@ -225,10 +255,11 @@ mod tests {
             (0..16).for_each(|_| limiter.overloaded(None, now));
         }
         let now = now + Duration::from_secs(15);
-        assert_eq!(fill(&mut limiter, Kind::Patch, now), 1, "one probes");
-        assert_eq!(fill(&mut limiter, Kind::Repair, now), 17);
+        let probes = fill(&mut limiter, Kind::Patch, now);
+        assert_eq!(probes.len(), 1);
+        assert_eq!(fill(&mut limiter, Kind::Repair, now).len(), 17);
         limiter.overloaded(Some(Duration::from_secs(5)), now);
-        limiter.end(Kind::Patch);
+        give_back(&mut limiter, probes);
         assert!(!limiter.is_free(Kind::Patch, now), "the server asked for a pause");
         assert!(!limiter.is_free(Kind::Event, now) && !limiter.is_free(Kind::Status, now));
         assert_eq!(limiter.next_wake(now), Some(now + Duration::from_secs(5)));
@@ -240,9 +271,9 @@ mod tests {
         let mut limiter = Limiter::new(16, None);
         limiter.overloaded(None, now);
         limiter.overloaded(None, now);
-        assert_eq!(fill(&mut limiter, Kind::Patch, now), 8, "failures together count once");
+        assert_eq!(fill(&mut limiter, Kind::Patch, now).len(), 8, "failures together count once");
         (0..200).for_each(|_| limiter.succeeded());
-        assert_eq!(fill(&mut limiter, Kind::Patch, now), 8, "all sixteen are in flight");
+        assert_eq!(fill(&mut limiter, Kind::Patch, now).len(), 8, "all sixteen are in flight");
     }
 
     #[tokio::test(start_paused = true)]
@@ -253,8 +284,8 @@ mod tests {
         for tenth in 0..50 {
             let now = start + Duration::from_millis(100) * tenth;
             let rollouts = fill(&mut limiter, Kind::Rollout, now);
-            sent += rollouts;
-            (0..rollouts).for_each(|_| limiter.end(Kind::Rollout));
+            sent += rollouts.len();
+            give_back(&mut limiter, rollouts);
             assert!(!limiter.is_free(Kind::Rollout, now));
             assert!(limiter.is_free(Kind::Patch, now) && limiter.is_free(Kind::Repair, now));
         }
@@ -270,8 +301,9 @@ mod tests {
         limiter.patched(fast, now);
         for expected in [8, 4, 4] {
             (0..8).for_each(|_| limiter.patched(slow, now));
-            assert_eq!(fill(&mut limiter, Kind::Patch, now), expected);
-            (0..expected).for_each(|_| limiter.end(Kind::Patch));
+            let slots = fill(&mut limiter, Kind::Patch, now);
+            assert_eq!(slots.len(), expected);
+            give_back(&mut limiter, slots);
             now += Duration::from_secs(2);
         }
         // Where every patch takes as long, fewer at the same time do not help: also if that began later.
@@ -279,10 +311,10 @@ mod tests {
             limiter.patched(slow, now);
             now += Duration::from_secs(1);
         }
-        assert_eq!(fill(&mut limiter, Kind::Patch, now), 16);
+        assert_eq!(fill(&mut limiter, Kind::Patch, now).len(), 16);
         let mut limiter = Limiter::new(16, None);
         (0..8).for_each(|_| limiter.patched(slow, now));
-        assert_eq!(fill(&mut limiter, Kind::Patch, now), 16);
+        assert_eq!(fill(&mut limiter, Kind::Patch, now).len(), 16);
     }
 
     #[tokio::test(start_paused = true)]
@@ -295,6 +327,6 @@ mod tests {
             now += Duration::from_secs(1);
         }
         (0..20).for_each(|_| limiter.patched(Duration::from_secs(2), now));
-        assert_eq!(fill(&mut limiter, Kind::Patch, now + Duration::from_secs(9)), 4);
+        assert_eq!(fill(&mut limiter, Kind::Patch, now + Duration::from_secs(9)).len(), 4);
     }
 }

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 
-use super::effect::RequestId;
 use super::rules::NamedRules;
 use super::tally::{Standings, Tally};
 use super::work_queue::Rank;
@@ -24,7 +23,7 @@ use crate::model::pool::Pool;
 pub(super) use failure::Cause;
 use map::NodeMap;
 pub(super) use start::Start;
-pub(super) use state::{NodeState, Sent, has_resource};
+pub(super) use state::{NodeState, has_resource};
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]
@@ -243,13 +242,6 @@ impl Nodes {
 
     pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut NodeState> {
         self.by_name.get_mut(name)
-    }
-
-    /// Returns the node with this request in flight.
-    pub(super) fn in_flight(&mut self, name: &str, id: RequestId) -> Option<&mut NodeState> {
-        let state = self.by_name.get_mut(name)?;
-        let sent = state.work().and_then(|work| work.sent.as_ref());
-        sent.is_some_and(|sent| sent.id == id).then_some(state)
     }
 
     /// Returns the nodes in the order of their names.

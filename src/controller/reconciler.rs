@@ -39,7 +39,6 @@ use super::device_classes::DeviceClasses;
 use super::effect::{Completion, Effect, Now, Observation, Request, Step, Watched};
 use super::events::Events;
 use super::leader::{Ending, Leader};
-use super::limiter::Kind;
 use super::nodes::Nodes;
 use super::options::{Diagnostics, Options};
 use super::protection::Protection;
@@ -162,12 +161,13 @@ impl Reconciler {
                 self.leader.written(written, found.map(|lease| *lease), started, now);
             }
             Completion::LeaseReleased => self.leader.released(),
-            Completion::NodePatched { id, node, reply } => self.node_patched(id, &node, reply, now),
-            Completion::StatusPatched { rule, uid, result } => {
+            Completion::NodePatched { slot, node, reply } => self.node_patched(slot, &node, reply, now),
+            Completion::StatusPatched { slot, rule, uid, result } => {
+                self.schedule.limiter.give_back(slot);
                 self.status_patched(&rule, uid, result, now.instant);
             }
-            Completion::EventCreated { event, result } => {
-                self.schedule.limiter.end(Kind::Event);
+            Completion::EventCreated { slot, event, result } => {
+                self.schedule.limiter.give_back(slot);
                 self.reports.events.written(event, result, now.instant);
             }
             Completion::ConfinementTested { number, reply } => {
@@ -248,17 +248,17 @@ impl Reconciler {
     fn work(&mut self, now: Now, step: &mut Step) {
         if let Some(deadline) = self.write_deadline(now.instant) {
             self.send_patches(deadline, now, step);
-        }
-        // While nodes are still to be planned, the counts are about to change.
-        if !self.has_unplanned() {
-            self.send_statuses(now, step);
+            // While nodes are still to be planned, the counts are about to change.
+            if !self.has_unplanned() {
+                self.send_statuses(deadline, now, step);
+            }
+            self.send_events(deadline, now.instant, step);
+            self.test_confinement(deadline, now, step);
         }
         if self.has_unplanned() {
             step.wake = Some(now.instant);
         }
-        self.send_events(now.instant, step);
         self.report_forbidden();
-        self.test_confinement(now, step);
         let wakes = [
             step.wake,
             self.schedule.queue.next_due(),
@@ -285,13 +285,6 @@ impl Reconciler {
     /// Returns the deadline for the response to a request sent now; `None` if this process does not lead.
     fn write_deadline(&self, now: Instant) -> Option<Instant> {
         self.leader.write_deadline(now, self.options.request_timeout)
-    }
-
-    /// Adds a request that only the leader may send.
-    fn send(&self, effect: Effect, now: Instant, step: &mut Step) -> bool {
-        let Some(deadline) = self.write_deadline(now) else { return false };
-        step.requests.push(Request { effect, deadline });
-        true
     }
 
     /// Handles a change of leadership. A new leader plans every node with the current rules, since its knowledge of

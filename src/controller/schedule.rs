@@ -6,8 +6,7 @@ pub(super) mod patches;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::effect::RequestId;
-use super::limiter::{Kind, Limiter};
+use super::limiter::Limiter;
 use super::options::RolloutLimits;
 use super::rollouts::Rollouts;
 use super::work_queue::WorkQueue;
@@ -21,7 +20,6 @@ pub(super) struct Schedule {
     /// Nodes in flight whose rules have changed: they are planned for their states.
     pub(super) standings_due: BTreeSet<Arc<str>>,
     pub(super) kept_back: KeptBack,
-    number: u64,
     seed: u64,
 }
 
@@ -33,15 +31,8 @@ impl Schedule {
             rollouts: Rollouts::new(limits.max_failed_nodes),
             standings_due: BTreeSet::new(),
             kept_back: KeptBack::default(),
-            number: 0,
             seed,
         }
-    }
-
-    /// Returns a unique request number.
-    pub(super) fn request_id(&mut self, kind: Kind) -> RequestId {
-        self.number += 1;
-        RequestId { number: self.number, kind }
     }
 
     /// Returns a new seed, so that each failure has its own pauses.

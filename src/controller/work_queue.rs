@@ -15,6 +15,8 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use tokio::time::Instant;
 
+use crate::planner::Change;
+
 /// The priority: the lowest rank is handled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
@@ -35,7 +37,20 @@ pub(super) enum Stage {
     Patch,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A patch in flight: what it was sent for.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    /// The number of its slot: a node may be deleted and recreated under the same name while a request is in flight.
+    pub(super) number: u64,
+    /// When it was sent.
+    pub(super) at: Instant,
+    /// The changes of the patch.
+    pub(super) changes: Vec<Change>,
+    /// The resource version of the node when it was sent.
+    pub(super) version: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
 enum Place {
     Ready {
         stage: Stage,
@@ -44,6 +59,7 @@ enum Place {
         wake: Option<Instant>,
     },
     InFlight {
+        sent: Box<Sent>,
         dirty: Option<Rank>,
     },
     Waiting {
@@ -75,7 +91,7 @@ impl WorkQueue {
     /// false if the node is in flight, in which case it becomes dirty.
     pub(super) fn add(&mut self, name: &Arc<str>, stage: Stage, rank: Rank) -> bool {
         match self.places.get_mut(name) {
-            Some(Place::InFlight { dirty }) => {
+            Some(Place::InFlight { dirty, .. }) => {
                 *dirty = Some(dirty.map_or(rank, |before| before.min(rank)));
                 false
             }
@@ -144,19 +160,26 @@ impl WorkQueue {
         }
     }
 
-    /// Records that a request about the node was sent.
-    pub(super) fn start(&mut self, name: &Arc<str>) {
+    /// Records that a patch of the node was sent.
+    pub(super) fn start(&mut self, name: &Arc<str>, sent: Sent) {
         self.remove(name);
-        self.places.insert(Arc::clone(name), Place::InFlight { dirty: None });
+        self.places.insert(Arc::clone(name), Place::InFlight { sent: Box::new(sent), dirty: None });
     }
 
-    /// Records that the request has ended. Returns the highest rank with which the node was added in the meantime.
-    pub(super) fn end(&mut self, name: &Arc<str>) -> Option<Rank> {
+    /// Records that the patch with this number has ended. Returns it, and the highest rank with which the node was added in
+    /// the meantime; `None` if the node was forgotten since.
+    pub(super) fn end(&mut self, name: &Arc<str>, number: u64) -> Option<(Sent, Option<Rank>)> {
+        self.sent(name).filter(|sent| sent.number == number)?;
+        match self.places.remove(name) {
+            Some(Place::InFlight { sent, dirty }) => Some((*sent, dirty)),
+            _ => None,
+        }
+    }
+
+    /// Returns the patch of the node that is in flight.
+    pub(super) fn sent(&self, name: &Arc<str>) -> Option<&Sent> {
         match self.places.get(name) {
-            Some(&Place::InFlight { dirty }) => {
-                self.places.remove(name);
-                dirty
-            }
+            Some(Place::InFlight { sent, .. }) => Some(sent),
             _ => None,
         }
     }
@@ -191,7 +214,7 @@ impl WorkQueue {
     }
 
     pub(super) fn is_in_flight(&self, name: &Arc<str>) -> bool {
-        matches!(self.places.get(name), Some(Place::InFlight { .. }))
+        self.sent(name).is_some()
     }
 
     /// Returns whether the node is waiting.

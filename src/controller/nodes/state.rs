@@ -11,7 +11,6 @@ use super::moves::Moves;
 use super::released::Released;
 use super::resets::Resets;
 use super::start::Start;
-use crate::controller::effect::RequestId;
 use crate::controller::tally::Standings;
 use crate::controller::work_queue::Rank;
 use crate::model::node::Node;
@@ -44,8 +43,6 @@ pub(in crate::controller) struct NodeState {
 /// The work on a node; idle nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Work {
-    /// The patch in flight.
-    pub(in crate::controller) sent: Option<Sent>,
     /// The changes of patches whose responses were lost.
     pub(in crate::controller) maybe_applied: Vec<Change>,
     /// When the last response was lost.
@@ -58,18 +55,6 @@ pub(in crate::controller) struct Work {
     pub(in crate::controller) resets: Resets,
     /// The quantities that were read from the node and have moved a moment ago.
     pub(in crate::controller) moves: Moves,
-}
-
-/// A patch in flight.
-#[derive(Clone, Debug)]
-pub(in crate::controller) struct Sent {
-    pub(in crate::controller) id: RequestId,
-    /// When it was sent.
-    pub(in crate::controller) at: Instant,
-    /// The changes of the patch.
-    pub(in crate::controller) changes: Vec<Change>,
-    /// The resource version of the node when it was sent.
-    pub(in crate::controller) version: Option<u64>,
 }
 
 impl NodeState {
@@ -202,12 +187,12 @@ impl NodeState {
         });
     }
 
-    /// Forgets failures, conflicts and pauses when leadership begins or ends, since they may be stale. Requests in
-    /// flight stay.
+    /// Forgets failures, conflicts and pauses when leadership begins or ends, since they may be stale. What may
+    /// still be applied stays.
     pub(in crate::controller) fn reset(&mut self, now: Instant) {
         if let Some(work) = self.work.take() {
-            let Work { sent, maybe_applied, lost_at, resets, .. } = *work;
-            *self.work_mut() = Work { sent, maybe_applied, lost_at, resets, ..Work::default() };
+            let Work { maybe_applied, lost_at, resets, .. } = *work;
+            *self.work_mut() = Work { maybe_applied, lost_at, resets, ..Work::default() };
             self.compact(now);
         }
         (self.pending_since, self.is_rollout, self.follows_pods) = (None, false, false);
@@ -242,9 +227,8 @@ impl Work {
     }
 
     fn is_idle(&self) -> bool {
-        let Self { sent, maybe_applied, undone, failures, conflicts, resets, moves, lost_at: _ } = self;
-        sent.is_none()
-            && maybe_applied.is_empty()
+        let Self { maybe_applied, undone, failures, conflicts, resets, moves, lost_at: _ } = self;
+        maybe_applied.is_empty()
             && undone.is_empty()
             && failures.is_empty()
             && conflicts.is_empty()

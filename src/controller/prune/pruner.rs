@@ -145,8 +145,8 @@ impl Pruner {
 
     /// Handles the response to a request.
     pub(super) fn complete(&mut self, completion: Completion, now: Instant) {
-        let Completion::NodePatched { id, node: name, reply } = completion else { return };
-        let answered = self.schedule.patch_answered(&mut self.nodes, id, &name, reply, now);
+        let Completion::NodePatched { slot, node: name, reply } = completion else { return };
+        let answered = self.schedule.patch_answered(&mut self.nodes, slot, &name, reply, now);
         let Some(Answered { sent, rank, outcome }) = answered else { return };
         match outcome {
             PatchOutcome::Applied { node, .. } => {

@@ -1,19 +1,19 @@
 //! The self-test of the policy that confines this account: at most one request per minute, and only while this process
 //! leads. Nothing waits for the test.
 
+use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Now, Reconciler, Step};
+use super::{Now, Reconciler, Request, Step};
 use crate::cluster::requests::RequestError;
 use crate::controller::confinement::State;
 use crate::controller::metrics;
 
 impl Reconciler {
     /// Sends the test if it is due.
-    pub(super) fn test_confinement(&mut self, now: Now, step: &mut Step) {
-        if let Some(test) = self.cluster.confinement.next(&self.nodes, now) {
-            self.send(test, now.instant, step);
-        }
+    pub(super) fn test_confinement(&mut self, deadline: Instant, now: Now, step: &mut Step) {
+        let test = self.cluster.confinement.next(&self.nodes, now);
+        step.requests.extend(test.map(|effect| Request { effect, deadline }));
         self.report_confinement();
     }
 

@@ -16,7 +16,6 @@ impl Reconciler {
     pub(super) fn follow_node(&mut self, seen: Seen, now: Now) {
         self.report_start(&seen, now);
         for name in seen.removed {
-            self.schedule.queue.end(&name);
             self.schedule.queue.remove(&name);
             self.schedule.kept_back.remove(&name);
             self.schedule.rollouts.forget_node(&name);

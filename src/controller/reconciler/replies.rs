@@ -6,10 +6,10 @@ use tracing::{debug, error, warn};
 
 use super::{Now, Reconciler};
 use crate::cluster::node_client::Reply;
-use crate::controller::effect::RequestId;
-use crate::controller::limiter::Kind;
-use crate::controller::nodes::{Cause, Sent};
+use crate::controller::limiter::{Kind, Slot};
+use crate::controller::nodes::Cause;
 use crate::controller::schedule::patches::{Answered, PatchOutcome, UNDONE};
+use crate::controller::work_queue::Sent;
 use crate::model::node::ApiNode;
 use crate::planner::input::Lost;
 use crate::planner::{Action, Change};
@@ -17,16 +17,18 @@ use crate::planner::{Action, Change};
 impl Reconciler {
     /// Handles the response to a patch. Its changes are reported in any case; the rest applies only if the node is
     /// still the patched one.
-    pub(super) fn node_patched(&mut self, id: RequestId, node: &Arc<str>, reply: Reply, now: Now) {
+    pub(super) fn node_patched(&mut self, slot: Slot, node: &Arc<str>, reply: Reply, now: Now) {
         self.diagnostics.metrics.patched(reply.result());
-        let answered = self.schedule.patch_answered(&mut self.nodes, id, node, reply, now.instant);
+        let is_rollout = slot.kind() == Kind::Rollout;
+        let answered = self.schedule.patch_answered(&mut self.nodes, slot, node, reply, now.instant);
         let Some(Answered { sent, rank, outcome }) = answered else { return };
         match outcome {
             PatchOutcome::Applied { node: answer, had_waited_for, stays, undone } => {
                 let sent_at = sent.at;
+                self.end_pending(node, is_rollout, now);
                 self.node_changed(node, sent, *answer, now);
                 self.rollout_succeeded(node, &stays, sent_at, now);
-                if id.kind == Kind::Rollout {
+                if is_rollout {
                     self.rollout_failed(node, &undone, sent_at, UNDONE, now);
                 }
                 self.schedule.probe(&mut self.nodes, had_waited_for, now.instant);
@@ -44,7 +46,7 @@ impl Reconciler {
                     | Cause::NotFound
                     | Cause::Undone => false,
                 };
-                if is_evidence && id.kind == Kind::Rollout {
+                if is_evidence && is_rollout {
                     self.rollout_failed(node, &sent.changes, sent.at, &message, now);
                 }
                 self.report_not_withdrawn(node, &new, &message, now);
@@ -60,7 +62,7 @@ impl Reconciler {
 
     /// Handles a successful patch.
     fn node_changed(&mut self, node: &Arc<str>, sent: Sent, answer: ApiNode, now: Now) {
-        let Sent { id, at: _, changes, version } = sent;
+        let Sent { number: _, at: _, changes, version } = sent;
         for change in &changes {
             match &change.action {
                 Action::Withdraw { rule } if !is_stored(change, &answer) => {
@@ -71,12 +73,6 @@ impl Reconciler {
         }
         let leads = self.leads(now.instant);
         let Some(state) = self.nodes.get_mut(node) else { return };
-        // The limits of a rollout decide how long that takes.
-        let is_counted = leads && id.kind != Kind::Rollout;
-        if let Some(since) = state.pending_since.take().filter(|_| is_counted) {
-            let time = now.instant.duration_since(since).as_secs_f64();
-            self.diagnostics.metrics.event_to_patch.observe(time);
-        }
         for change in changes.iter().filter(|change| change.is_repair() && !leads) {
             state.work_mut().resets.repaired(&change.resource, now.instant);
         }
@@ -84,6 +80,16 @@ impl Reconciler {
         let (seen, _) = self.nodes.observe_response(answer, version);
         self.leave_rollout(&seen, true);
         self.follow_node(seen, now);
+    }
+
+    /// Reports how long the node has had work, unless the limits of a rollout have decided that.
+    fn end_pending(&mut self, node: &Arc<str>, is_rollout: bool, now: Now) {
+        let leads = self.leads(now.instant);
+        let since = self.nodes.get_mut(node).and_then(|state| state.pending_since.take());
+        if let Some(since) = since.filter(|_| leads && !is_rollout) {
+            let time = now.instant.duration_since(since).as_secs_f64();
+            self.diagnostics.metrics.event_to_patch.observe(time);
+        }
     }
 
     fn log_failure(&mut self, node: &Arc<str>, cause: Cause, message: &str) {

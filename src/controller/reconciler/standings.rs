@@ -25,7 +25,7 @@ impl Reconciler {
         let withheld = withheld.changes.iter().map(|change| (&*change.resource, (change, true)));
         let changes = changes.iter().map(|change| (&*change.resource, (change, false)));
         let planned: BTreeMap<_, _> = withheld.chain(changes).collect();
-        let sent = state.work().and_then(|work| work.sent.as_ref());
+        let sent = self.schedule.queue.sent(name);
         let sent: BTreeSet<_> = sent.into_iter().flat_map(|sent| &sent.changes).map(|it| &*it.resource).collect();
         let ledger = LazyCell::new(|| Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default());
         let by_rule = LazyCell::new(|| state.standings.iter().map(|(rule, it)| (rule, it)).collect::<BTreeMap<_, _>>());

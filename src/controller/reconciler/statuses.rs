@@ -6,11 +6,12 @@ use kube::Resource as _;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Effect, Kind, Now, Reconciler, RulesByState, Step};
+use super::{Effect, Now, Reconciler, Request, RulesByState, Step};
 use crate::cluster::requests::RequestError;
 use crate::controller::change_log::log_equal_priority;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::events::EventTemplate;
+use crate::controller::limiter::Kind;
 use crate::controller::metrics::{LeaderGauges, RuleAmounts};
 use crate::controller::rules::ObservedStatus;
 use crate::controller::status::{Used, status};
@@ -37,7 +38,7 @@ impl Reconciler {
     }
 
     /// Sends the statuses that are due, if they have changed.
-    pub(super) fn send_statuses(&mut self, now: Now, step: &mut Step) {
+    pub(super) fn send_statuses(&mut self, deadline: Instant, now: Now, step: &mut Step) {
         let changed = self.nodes.tally().take_changed();
         self.reports.gauges_changed |= !changed.is_empty();
         for rule in changed {
@@ -56,37 +57,36 @@ impl Reconciler {
         while self.schedule.limiter.is_free(Kind::Status, now.instant)
             && let Some(rule) = self.reports.statuses.pop(now.instant)
         {
-            self.send_status(&rule, now, step);
+            step.requests.extend(self.send_status(&rule, now).map(|effect| Request { effect, deadline }));
         }
     }
 
-    fn send_status(&mut self, name: &Arc<str>, now: Now, step: &mut Step) {
-        let Some(state) = self.rules.with_status(name) else { return };
+    /// Returns the write of a status, if that is not as it should be.
+    fn send_status(&mut self, name: &Arc<str>, now: Now) -> Option<Effect> {
+        let state = self.rules.with_status(name)?;
         let mapping = self.cluster.device_classes.mapping(state.resource().unwrap_or_default());
         let used = self.used(name, now.instant);
         let status = status(state, self.nodes.counts(name), used, &mapping, now.wall);
         let observed = ObservedStatus::new(&status);
         match &state.status {
-            Some(before) if *before == observed => return,
+            Some(before) if *before == observed => return None,
             // That it is known at all is not delayed.
             Some(before)
                 if before.requested().is_some()
                     && before.is_same_but_for_use(&observed)
                     && !self.reports.statuses.may_write_use(name, now.instant) =>
             {
-                return self.touch_use(name, now.instant);
+                self.touch_use(name, now.instant);
+                return None;
             }
             _ => {}
         }
         let uid = state.uid.clone();
         self.report_status(name, &observed, now);
-        let (rule, status) = (Arc::clone(name), Box::new(status));
-        if !self.send(Effect::PatchStatus { rule, uid, status }, now.instant, step) {
-            return;
-        }
-        self.schedule.limiter.start(Kind::Status, now.instant);
+        let slot = self.schedule.limiter.take(Kind::Status, now.instant)?;
         self.reports.statuses.sent(name, observed, now.instant);
         self.reports.changed_rules.insert(Arc::clone(name));
+        Some(Effect::PatchStatus { slot, rule: Arc::clone(name), uid, status: Box::new(status) })
     }
 
     /// Reports what is new in a status.
@@ -123,7 +123,6 @@ impl Reconciler {
         result: Result<WrittenStatus, RequestError>,
         now: Instant,
     ) {
-        self.schedule.limiter.end(Kind::Status);
         self.diagnostics.metrics.status_written(result_name(&result));
         let is_dirty = self.reports.statuses.ended(rule);
         let seed = self.schedule.seed();
@@ -226,13 +225,17 @@ impl Reconciler {
     }
 
     /// Sends the Events for which there are slots.
-    pub(super) fn send_events(&mut self, now: Instant, step: &mut Step) {
-        while self.reports.events.is_ready(now) && self.schedule.limiter.is_free(Kind::Event, now) {
-            let Some(event) = self.reports.events.pop() else { return };
-            if !self.send(Effect::CreateEvent(event), now, step) {
-                return;
+    pub(super) fn send_events(&mut self, deadline: Instant, now: Instant, step: &mut Step) {
+        while self.reports.events.is_ready(now)
+            && let Some(slot) = self.schedule.limiter.take(Kind::Event, now)
+        {
+            match self.reports.events.pop() {
+                Some(event) => {
+                    let effect = Effect::CreateEvent { slot, event };
+                    step.requests.push(Request { effect, deadline });
+                }
+                None => return self.schedule.limiter.give_back(slot),
             }
-            self.schedule.limiter.start(Kind::Event, now);
         }
     }
 }

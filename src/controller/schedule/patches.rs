@@ -8,10 +8,10 @@ use tracing::warn;
 
 use super::Schedule;
 use crate::cluster::node_client::Reply;
-use crate::controller::effect::{Effect, RequestId};
-use crate::controller::limiter::Kind;
-use crate::controller::nodes::{Cause, NodeState, Nodes, Sent};
-use crate::controller::work_queue::{Rank, Stage};
+use crate::controller::effect::Effect;
+use crate::controller::limiter::{Kind, Slot};
+use crate::controller::nodes::{Cause, NodeState, Nodes};
+use crate::controller::work_queue::{Rank, Sent, Stage};
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
 
@@ -86,29 +86,27 @@ impl Schedule {
                 return None;
             }
         };
-        let id = self.request_id(kind);
-        self.limiter.start(kind, now);
-        self.queue.start(&name);
+        let slot = self.limiter.take(kind, now)?;
         // Both apply from now on: the patch may be applied even if its response is lost.
         state.has_withdrawn |= changes.iter().any(is_withdrawal);
         let version = state.node.version();
-        state.work_mut().sent = Some(Sent { id, at: now, changes, version });
-        Some(Effect::PatchNode { id, node: name, patch })
+        self.queue.start(&name, Sent { number: slot.number(), at: now, changes, version });
+        Some(Effect::PatchNode { slot, node: name, patch })
     }
 
     /// Handles the response to a patch. Returns `None` if the node was deleted or recreated in the meantime.
     pub(in crate::controller) fn patch_answered(
         &mut self,
         nodes: &mut Nodes,
-        id: RequestId,
+        slot: Slot,
         name: &Arc<str>,
         reply: Reply,
         now: Instant,
     ) -> Option<Answered> {
-        self.limiter.end(id.kind);
-        let work = nodes.in_flight(name, id)?.work_mut();
-        let sent = work.sent.take()?;
-        let dirty = self.queue.end(name);
+        let ended = self.queue.end(name, slot.number());
+        self.limiter.give_back(slot);
+        let (sent, dirty) = ended?;
+        let work = nodes.get_mut(name)?.work_mut();
         let rank = dirty.unwrap_or(Rank::Changed).min(Rank::Changed);
         let (cause, message, retry_after, node) = match reply {
             Reply::Patched(node) | Reply::Stale { node, .. } if node.meta().name.as_deref() != Some(&**name) => {

@@ -8,6 +8,10 @@ fn key(number: u32) -> Arc<str> {
     format!("node-{number}").into()
 }
 
+fn sent(number: u64) -> Sent {
+    Sent { number, at: Instant::now(), changes: Vec::new(), version: None }
+}
+
 impl WorkQueue {
     /// Fails unless the places and the orders by rank and by time agree.
     fn check(&self) {
@@ -66,13 +70,15 @@ fn key_that_becomes_urgent_moves_ahead() {
 #[test]
 fn key_in_flight_is_dirty_and_not_ready() {
     let mut queue = WorkQueue::default();
-    queue.start(&key(1));
+    queue.start(&key(1), sent(1));
     assert!(!queue.add(&key(1), Stage::Plan, Rank::Replan));
     assert!(!queue.add(&key(1), Stage::Plan, Rank::Repair));
     queue.wait(&key(1), Instant::now());
     assert_eq!(queue.pop(Stage::Plan), None);
     assert_eq!(queue.next_due(), None);
-    assert_eq!(queue.end(&key(1)), Some(Rank::Repair));
+    assert!(queue.end(&key(1), 2).is_none(), "of a node that was deleted since");
+    let (sent, dirty) = queue.end(&key(1), 1).unwrap();
+    assert_eq!((sent.number, dirty), (1, Some(Rank::Repair)));
     assert!(!queue.has(&key(1)));
     queue.check();
 }
@@ -108,7 +114,7 @@ async fn ready_key_with_a_time_is_due_unless_it_is_popped_or_moved_before() {
     assert_eq!(queue.pop_due(later), Some(key(3)));
     assert_eq!((queue.pop_due(later), queue.len(Stage::Patch)), (None, 0));
     queue.wake_at(&key(3), later);
-    queue.start(&key(2));
+    queue.start(&key(2), sent(1));
     queue.wake_at(&key(2), later);
     assert_eq!(queue.next_due(), None, "neither is ready");
     queue.check();
@@ -129,8 +135,8 @@ fn random_operations_leave_every_key_in_one_place() {
         match random.u32(0..9) {
             0 => drop(queue.add(&key, stage, rank)),
             1 => queue.wait(&key, at),
-            2 => queue.start(&key),
-            3 => drop(queue.end(&key)),
+            2 => queue.start(&key, sent(1)),
+            3 => drop(queue.end(&key, random.u64(1..3))),
             4 => queue.remove(&key),
             5 => popped[stage as usize] += usize::from(queue.pop(stage).is_some()),
             6 => queue.wake_at(&key, at),

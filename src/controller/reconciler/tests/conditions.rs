@@ -314,9 +314,9 @@ fn patch_that_lands_late_puts_no_second_condition_on_a_node() {
             }
         });
         world.start();
-        let (id, node, late) = world.only_patch();
+        let (slot, node, late) = world.only_patch();
         assert!(edits_condition(&late));
-        world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
+        world.reply(slot, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
         world.pass(40);
         assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised False Conflict");
         let count = conditions(&world).len();

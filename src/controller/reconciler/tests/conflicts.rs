@@ -16,10 +16,10 @@ fn patches_with(world: &mut World, seconds: u64, response: fn(Reply) -> Reply, u
         while !world.open.is_empty() && patches < 100 {
             match world.open.remove(0) {
                 list @ Open::Rules(_) => world.answer(list),
-                Open::Patch { id, node, patch, .. } => {
+                Open::Patch { slot, node, patch, .. } => {
                     patches += 1;
                     let reply = world.apply(&node, &patch);
-                    world.reply(id, &node, response(reply));
+                    world.reply(slot, &node, response(reply));
                     undo(world);
                     world.run();
                 }
@@ -161,10 +161,10 @@ fn lowering_in_a_contest_of_the_annotation_is_undone_for_a_pod() {
     assert!(world.ledger("node-0").is_some() && world.events.contains(&"Contested".to_owned()), "{:?}", world.events);
     world.set_rule("dongle", json!({"conflictPolicy": "Overwrite", "quantity": 2}));
     world.run();
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     world.bind(&node, 3);
     let reply = world.apply(&node, &patch);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     assert_eq!(world.dongles(&node), 2);
     strip(&mut world);
     world.pass(120);

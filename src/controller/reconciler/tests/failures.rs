@@ -31,9 +31,9 @@ fn patches_back_off(what: &str, reply: fn() -> Reply, is_repair: bool) {
     for _ in 0..600 {
         world.run();
         while !world.open.is_empty() {
-            let (id, node, _) = world.only_patch();
+            let (slot, node, _) = world.only_patch();
             patches += 1;
-            world.reply(id, &node, reply());
+            world.reply(slot, &node, reply());
         }
         world.advance(Duration::from_secs(1));
     }
@@ -67,13 +67,13 @@ fn list_of_the_rules_ends_no_backoff() {
         assert!(world.metric("rules_held 2"));
         world.set_rule("dongle", json!({"quantity": 8}));
         world.run();
-        let (id, node, _) = world.only_patch();
+        let (slot, node, _) = world.only_patch();
         // The list that ends the hold begins, by which the rules are back, and the response comes.
         world.holds_lists = true;
         world.rules = rules.into_iter().chain([("dongle".to_owned(), world.rules["dongle"].clone())]).collect();
         world.advance(Duration::from_secs(1));
         world.run();
-        world.reply(id, &node, reply());
+        world.reply(slot, &node, reply());
         let is_reported = |world: &World| world.readiness().patches.is_some();
         assert_eq!(is_reported(&world), is_forbidden);
         // The node is planned in the meantime.
@@ -103,11 +103,11 @@ fn patch_that_is_undone_on_its_way_is_a_failure() {
             world.run();
             while !world.open.is_empty() {
                 match world.open.remove(0) {
-                    Open::Patch { id, node, .. } => {
+                    Open::Patch { slot, node, .. } => {
                         patches += 1;
                         let mut same = world.nodes[&node].clone();
                         same["metadata"]["resourceVersion"] = json!((9000 + patches).to_string());
-                        world.reply(id, &node, Reply::Patched(Box::new(object(same))));
+                        world.reply(slot, &node, Reply::Patched(Box::new(object(same))));
                     }
                     list => {
                         lists += 1;
@@ -130,10 +130,10 @@ fn foreign_write_before_the_response_is_repaired() {
     world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     let reply = world.apply(&node, &patch);
     world.set_dongles("node-0", 0);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     assert_eq!(world.patched(), ["node-0"]);
 }
 
@@ -228,9 +228,9 @@ fn new_repair_does_not_wait_for_the_end_of_a_pause() {
     world.answer_all(|_, _, _| failed(500));
     world.set_dongles("node-0", 0);
     world.run();
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     let reply = world.apply(&node, &patch);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     assert_eq!(world.dongles("node-0"), 4);
 }
 
@@ -342,8 +342,8 @@ fn withdrawal_that_fails_is_reported() {
     world.run_until_idle();
     world.delete_rule("dongle");
     world.run();
-    let (id, node, _) = world.only_patch();
-    world.reply(id, &node, failed(500));
+    let (slot, node, _) = world.only_patch();
+    world.reply(slot, &node, failed(500));
     assert!(world.events.contains(&"PatchFailed".to_owned()), "{:?}", world.events);
 }
 

@@ -224,8 +224,8 @@ fn ex_leader_reports_no_states_and_is_ready() {
     world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     world.run();
-    let (id, node, _) = world.only_patch();
-    world.reply(id, &node, Reply::Forbidden("no right".to_owned()));
+    let (slot, node, _) = world.only_patch();
+    world.reply(slot, &node, Reply::Forbidden("no right".to_owned()));
     world.advance(Duration::from_millis(100));
     assert!(world.readiness().patches.is_some());
     assert!(world.metric("nodes{state=\"failed\"} 1"));
@@ -297,8 +297,8 @@ fn lease_is_kept_while_a_patch_that_failed_may_be_applied() {
         world.run_until_idle();
         world.set_dongles("node-0", 0);
         world.run();
-        let (id, node, _) = world.only_patch();
-        world.reply(id, &node, failed(code));
+        let (slot, node, _) = world.only_patch();
+        world.reply(slot, &node, failed(code));
         world.observe(Observation::Stop);
         world.run();
         assert!(world.reconciler.next(world.now).done);

@@ -21,9 +21,9 @@ fn story() -> World {
         |_| failed(500),
     ];
     for reply in replies {
-        let Open::Patch { id, node, .. } = world.open.remove(0) else { panic!("{:?}", world.open) };
+        let Open::Patch { slot, node, .. } = world.open.remove(0) else { panic!("{:?}", world.open) };
         let reply = reply(&world);
-        world.reply(id, &node, reply);
+        world.reply(slot, &node, reply);
     }
     world.run_until_idle();
 

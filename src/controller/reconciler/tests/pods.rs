@@ -9,8 +9,8 @@ fn lowering_during_a_pause_after_a_failure_is_done() {
     world.run_until_idle();
     world.set_rule("dongle", json!({"quantity": 8}));
     world.run();
-    let (id, node, _) = world.only_patch();
-    world.reply(id, &node, failed(500));
+    let (slot, node, _) = world.only_patch();
+    world.reply(slot, &node, failed(500));
     world.set_rule("dongle", json!({"quantity": 2}));
     for _ in 0..10 {
         world.advance(Duration::from_secs(6));
@@ -50,10 +50,10 @@ fn value_that_appears_under_running_pods_is_what_they_request() {
 /// I5: a pod that starts while the value goes down raises it again.
 #[test]
 fn pod_that_starts_while_a_value_is_lowered_raises_it_again() {
-    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
+    let (mut world, (slot, node, patch)) = World::lowering_while_a_pod_is_bound();
     let reply = world.apply(&node, &patch);
     assert_eq!(world.dongles("node-0"), 2);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 3);
 }
@@ -62,11 +62,11 @@ fn pod_that_starts_while_a_value_is_lowered_raises_it_again() {
 #[test]
 fn lowering_that_is_remembered_nowhere_is_raised_again() {
     for (is_late, is_crash) in [(false, false), (true, false), (false, true), (true, true)] {
-        let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
+        let (mut world, (slot, node, patch)) = World::lowering_while_a_pod_is_bound();
         if !is_late {
             world.apply(&node, &patch);
         }
-        world.reply(id, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
+        world.reply(slot, &node, Reply::from(RequestError::Transport("no answer".to_owned())));
         if is_crash {
             let mut next = World::new(16);
             (next.nodes, next.rules, next.pods, next.version) = (world.nodes, world.rules, world.pods, 10_000);

@@ -10,9 +10,9 @@ fn one_plan_follows_each_event_and_each_response() {
     let step = world.reconciler.next(world.now);
     assert_eq!((step.planned, step.requests.len()), (1, 1), "the event");
     step.requests.into_iter().for_each(|request| world.take(request));
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     let reply = world.apply(&node, &patch);
-    world.reconciler.complete(Completion::NodePatched { id, node: node.into(), reply }, world.now);
+    world.reconciler.complete(Completion::NodePatched { slot, node: node.into(), reply }, world.now);
     let step = world.reconciler.next(world.now);
     assert_eq!(step.planned, 1, "the response, and the event that is the same");
     assert!(step.requests.iter().all(|request| !matches!(request.effect, Effect::PatchNode { .. })));
@@ -61,12 +61,12 @@ fn node_that_changes_in_flight_is_planned_after_the_response() {
     world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     world.set_rule("key", json!({"resourceName": "example.com/key"}));
     world.run();
     assert!(world.open.is_empty(), "one request a node");
     let reply = world.apply(&node, &patch);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     world.run_until_idle();
     assert!(world.ledger("node-0").unwrap().contains("example.com/key"));
 }
@@ -129,11 +129,11 @@ fn response_for_a_recreated_node_changes_nothing() {
     world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run();
-    let (id, node, _) = world.only_patch();
+    let (slot, node, _) = world.only_patch();
     let old = world.nodes.remove("node-0").unwrap();
     world.set_node("node-0", json!({}));
     world.run();
-    world.reply(id, &node, Reply::Patched(Box::new(object(old))));
+    world.reply(slot, &node, Reply::Patched(Box::new(object(old))));
     world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 4, "the new node is patched");
 }

@@ -44,9 +44,9 @@ fn repair_does_not_wait_for_a_list_of_pods() {
 /// I5: a raise that fails after a lowering is not forgotten.
 #[test]
 fn raise_after_a_lowering_is_sent_until_it_goes_through() {
-    let (mut world, (id, node, patch)) = World::lowering_while_a_pod_is_bound();
+    let (mut world, (slot, node, patch)) = World::lowering_while_a_pod_is_bound();
     let reply = world.apply(&node, &patch);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     world.advance(Duration::from_secs(2));
     let failures = world.answer_all(|_, _, _| failed(500));
     assert!(failures > 0, "the raise has failed");
@@ -161,9 +161,9 @@ fn change_whose_response_is_lost_is_reported() {
     world.run_until_idle();
     world.delete_rule("dongle");
     world.run();
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     world.apply(&node, &patch);
-    world.reply(id, &node, failed(504));
+    world.reply(slot, &node, failed(504));
     world.pass(5);
     assert!(world.events.contains(&"Withdrawn".to_owned()), "{:?}", world.events);
 }
@@ -175,11 +175,11 @@ fn withdrawal_of_which_only_the_entry_is_gone_is_not_reported() {
     world.run_until_idle();
     world.delete_rule("dongle");
     world.run();
-    let (id, node, _) = world.only_patch();
+    let (slot, node, _) = world.only_patch();
     let annotations = json!({"a": "b"});
     world.nodes.get_mut(&node).unwrap()["metadata"]["annotations"] = annotations;
     world.set_dongles(&node, 4);
-    world.reply(id, &node, failed(504));
+    world.reply(slot, &node, failed(504));
     world.pass(5);
     assert!(!world.events.contains(&"Withdrawn".to_owned()), "{:?}", world.events);
     assert_eq!(world.dongles(&node), 4);
@@ -236,12 +236,12 @@ fn rule_with_an_older_patch_in_flight_is_not_reported_in_force() {
     world.pass(2);
     world.set_rule("dongle", json!({"quantity": 5}));
     world.run();
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     world.set_rule("dongle", json!({"quantity": 4}));
     world.advance(Duration::from_secs(2));
     assert_eq!(world.ready("dongle"), "False Progressing");
     let reply = world.apply(&node, &patch);
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     world.pass(5);
     assert_eq!((world.dongles("node-0"), world.ready("dongle").as_str()), (4, "True Advertised"));
 }

@@ -11,7 +11,8 @@ use serde_json::json;
 use super::world::{DONGLE, Open, World, object};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{Completion, RequestId, WrittenStatus};
+use crate::controller::effect::{Completion, WrittenStatus};
+use crate::controller::limiter::Slot;
 use crate::controller::reconciler::{Event, Observation};
 use crate::controller::rules::ObservedStatus;
 use crate::controller::usage::PodObject;
@@ -30,10 +31,10 @@ fn api_error(code: u16, body: &str) -> RequestError {
 
 impl World {
     /// The one open patch.
-    pub(super) fn only_patch(&mut self) -> (RequestId, String, Patch) {
+    pub(super) fn only_patch(&mut self) -> (Slot, String, Patch) {
         assert_eq!(self.open.len(), 1, "{:?}", self.open);
         match self.open.remove(0) {
-            Open::Patch { id, node, patch, .. } => (id, node, patch),
+            Open::Patch { slot, node, patch, .. } => (slot, node, patch),
             other => panic!("{other:?}"),
         }
     }
@@ -50,9 +51,9 @@ impl World {
     /// Answers a patch as the API server does: applies it, or says that a `test` does not hold.
     pub(super) fn answer(&mut self, open: Open) {
         match open {
-            Open::Patch { id, node, patch, .. } => {
+            Open::Patch { slot, node, patch, .. } => {
                 let reply = self.apply(&node, &patch);
-                self.reply(id, &node, reply);
+                self.reply(slot, &node, reply);
             }
             Open::Rules(rules) => self.show_rules(rules),
         }
@@ -112,8 +113,8 @@ impl World {
         Reply::Patched(Box::new(object(node)))
     }
 
-    pub(super) fn reply(&mut self, id: RequestId, node: &str, reply: Reply) {
-        let completion = Completion::NodePatched { id, node: node.into(), reply };
+    pub(super) fn reply(&mut self, slot: Slot, node: &str, reply: Reply) {
+        let completion = Completion::NodePatched { slot, node: node.into(), reply };
         self.reconciler.complete(completion, self.now);
         self.run();
     }
@@ -132,7 +133,7 @@ impl World {
     }
 
     /// A node whose 4 dongles are being lowered to 2: then a pod has been bound that requests 3, and the patch is open.
-    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (RequestId, String, Patch)) {
+    pub(super) fn lowering_while_a_pod_is_bound() -> (Self, (Slot, String, Patch)) {
         let mut world = Self::leading(1, &[("dongle", 4)]);
         world.run_until_idle();
         world.set_rule("dongle", json!({"quantity": 2}));
@@ -185,10 +186,10 @@ impl World {
         self.run();
         while !self.open.is_empty() {
             match self.open.remove(0) {
-                Open::Patch { id, node, patch, .. } => {
+                Open::Patch { slot, node, patch, .. } => {
                     patches += 1;
                     let reply = reply(self, &node, &patch);
-                    self.reply(id, &node, reply);
+                    self.reply(slot, &node, reply);
                 }
                 other => self.answer(other),
             }

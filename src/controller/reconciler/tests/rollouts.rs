@@ -39,8 +39,8 @@ impl World {
     fn reject_all(&mut self) -> usize {
         let mut rejected = 0;
         while !self.open.is_empty() {
-            let (id, node, _) = self.only_patch();
-            self.reply(id, &node, Reply::Rejected("no".to_owned()));
+            let (slot, node, _) = self.only_patch();
+            self.reply(slot, &node, Reply::Rejected("no".to_owned()));
             rejected += 1;
         }
         rejected
@@ -87,12 +87,12 @@ fn node_that_is_relabelled_while_its_patch_is_in_flight_leaves_the_rollout() {
         let selector = json!({"matchLabels": {"zone": "b"}});
         world.set_rule("zone", json!({"resourceName": "example.com/zone", "allNodes": null, "nodeSelector": selector}));
         world.roll_out(4);
-        let (id, node, patch) = world.only_patch();
+        let (slot, node, patch) = world.only_patch();
         world.watching = watch_is_first;
         world.relabel(&node, json!({"zone": "b"}));
         let reply = world.apply(&node, &patch);
         world.watching = true;
-        world.reply(id, &node, reply);
+        world.reply(slot, &node, reply);
         world.run_until_idle();
         let value = &world.nodes[&node]["status"]["allocatable"]["example.com/zone"];
         assert_eq!((value, world.having(4)), (&json!("4"), 1), "the watch is first: {watch_is_first}");
@@ -268,8 +268,8 @@ fn failure_of_what_was_edited_since_stops_nothing() {
     world.advance(Duration::from_secs(1));
     world.roll_out(5);
     for _ in 0..4 {
-        let Open::Patch { id, node, .. } = world.open.remove(0) else { panic!() };
-        world.reply(id, &node, Reply::Rejected("no".to_owned()));
+        let Open::Patch { slot, node, .. } = world.open.remove(0) else { panic!() };
+        world.reply(slot, &node, Reply::Rejected("no".to_owned()));
     }
     world.run_until_idle();
     world.pass(10);
@@ -383,14 +383,15 @@ fn raise_after_a_lowering_waits_for_no_rollout() {
     assert!(world.having(8) > 10, "the rollout goes on");
 }
 
-/// A node that waits for its turn takes no memory for that, and is written as it is declared by then.
+/// A node that waits for its turn, or for a response, takes no memory for that besides its place; it is written as it is
+/// declared by then.
 #[test]
 fn waiting_node_is_planned_when_it_is_its_turn() {
     let mut world = leading(1, 10, RolloutLimits::NONE);
     world.roll_out(4);
     let working = world.reconciler.nodes.iter().filter(|(_, state)| state.work().is_some()).count();
     let waiting = world.reconciler.schedule.queue.len(Stage::Patch);
-    assert_eq!((waiting, world.open.len(), working), (9, 1, 1));
+    assert_eq!((waiting, world.open.len(), working), (9, 1, 0));
     // What waits is written as it is declared by then.
     world.roll_out(5);
     let patches = world.answer_all(|world, node, patch| world.apply(node, patch));

@@ -170,8 +170,8 @@ impl Fleet {
             // Failures without any delay would all precede the brake.
             self.world.advance(Duration::from_millis(5));
             for open in std::mem::take(&mut self.world.open) {
-                let (id, node, patch) = match open {
-                    Open::Patch { id, node, patch, .. } => (id, node, patch),
+                let (slot, node, patch) = match open {
+                    Open::Patch { slot, node, patch, .. } => (slot, node, patch),
                     list => {
                         self.world.answer(list);
                         continue;
@@ -179,7 +179,7 @@ impl Fleet {
                 };
                 answered += 1;
                 let reply = if succeeds { self.apply(&node, &patch) } else { failed(503) };
-                let completion = Completion::NodePatched { id, node: node.as_str().into(), reply };
+                let completion = Completion::NodePatched { slot, node: node.as_str().into(), reply };
                 self.world.reconciler.complete(completion, self.world.now);
             }
         }

@@ -57,13 +57,13 @@ fn repair_that_another_has_made_is_no_failure() {
     let mut world = standby(1);
     world.reset("node-0");
     world.advance(LEADER_TIME);
-    let (id, node, patch) = world.only_patch();
+    let (slot, node, patch) = world.only_patch();
     world.watching = false;
     world.set_dongles("node-0", 4);
     world.watching = true;
     let reply = world.apply(&node, &patch);
     assert!(matches!(reply, Reply::Stale { .. }), "{reply:?}");
-    world.reply(id, &node, reply);
+    world.reply(slot, &node, reply);
     world.pass(60);
     assert!(world.open.is_empty() && world.metric("repairs_total 0"), "{:?}", world.open);
 }
@@ -197,8 +197,8 @@ fn repair_of_a_standby_that_may_not_have_been_is_not_reported_later() {
     let mut world = standby(1);
     world.reset("node-0");
     world.advance(LEADER_TIME);
-    let (id, node, _) = world.only_patch();
-    world.reply(id, &node, failed(504));
+    let (slot, node, _) = world.only_patch();
+    world.reply(slot, &node, failed(504));
     world.set_dongles("node-0", 4);
     world.pass(600);
     world.renews = true;

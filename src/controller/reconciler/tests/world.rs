@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::responses::error;
 use crate::cluster::lease::Written;
 use crate::controller::RolloutLimits;
-use crate::controller::effect::RequestId;
+use crate::controller::limiter::Slot;
 use crate::controller::reconciler::*;
 use crate::model::ledger;
 use crate::model::node::heartbeats;
@@ -22,7 +22,7 @@ pub(super) const DONGLE: &str = "example.com/dongle";
 #[derive(Debug)]
 pub(super) enum Open {
     Patch {
-        id: RequestId,
+        slot: Slot,
         node: String,
         patch: Patch,
         deadline: Instant,
@@ -298,25 +298,25 @@ impl World {
                 self.events.push("released".to_owned());
                 Completion::LeaseReleased
             }
-            Effect::PatchNode { id, node, patch } => {
+            Effect::PatchNode { slot, node, patch } => {
                 if !self.reconciler.leads(self.now.instant) {
                     super::responses::check_reset(&patch);
                 }
                 let node = node.to_string();
-                return self.open.push(Open::Patch { id, node, patch, deadline });
+                return self.open.push(Open::Patch { slot, node, patch, deadline });
             }
-            Effect::PatchStatus { rule, uid, status } => {
+            Effect::PatchStatus { slot, rule, uid, status } => {
                 let result = self.write_rule_status(&rule, uid.as_deref(), &status);
-                Completion::StatusPatched { rule, uid, result }
+                Completion::StatusPatched { slot, rule, uid, result }
             }
             Effect::TestConfinement { number, node, label } => {
                 return self.self_tests.push((number, node.to_string(), label));
             }
-            Effect::CreateEvent(event) => {
+            Effect::CreateEvent { slot, event } => {
                 self.events.push(event.reason.clone().unwrap_or_default());
                 let is_ok = self.write_event == 200;
                 let result = if is_ok { Ok(()) } else { Err(error(self.write_event)) };
-                Completion::EventCreated { event, result }
+                Completion::EventCreated { slot, event, result }
             }
         };
         self.reconciler.complete(completion, self.now);

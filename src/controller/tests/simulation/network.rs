@@ -10,7 +10,8 @@ use super::responses::error;
 use super::story::{describe, outcome};
 use super::world::{Due, Millis, World};
 use crate::cluster::requests::RequestError;
-use crate::controller::effect::{Effect, Request, RequestId};
+use crate::controller::effect::{Effect, Request};
+use crate::controller::limiter::Slot;
 
 /// How long a request waits before an overloaded API server processes it, in milliseconds.
 const QUEUE_TIME: Millis = 2000;
@@ -31,7 +32,7 @@ pub(super) enum Call {
     Effect(Effect),
     /// The node, after a patch that has failed since the node was not as it was seen.
     ReadNode {
-        id: RequestId,
+        slot: Slot,
         node: Arc<str>,
         error: RequestError,
     },
@@ -76,7 +77,7 @@ impl World {
         self.check_right(process, &effect);
         match &effect {
             Effect::TestConfinement { .. } => self.check_test(process),
-            Effect::CreateEvent(event) => self.event_is_sent(process, event),
+            Effect::CreateEvent { event, .. } => self.event_is_sent(process, event),
             _ => {}
         }
         let sent = self.sent(process, &effect);
@@ -277,13 +278,14 @@ impl Fate {
 fn copy(effect: &Effect) -> Call {
     Call::Effect(match effect {
         Effect::WriteLease(write) => Effect::WriteLease(write.clone()),
-        Effect::PatchNode { id, node, patch } => {
-            Effect::PatchNode { id: *id, node: Arc::clone(node), patch: patch.clone() }
+        Effect::PatchNode { slot, node, patch } => {
+            Effect::PatchNode { slot: slot.clone(), node: Arc::clone(node), patch: patch.clone() }
         }
-        Effect::PatchStatus { rule, uid, status } => {
-            Effect::PatchStatus { rule: Arc::clone(rule), uid: uid.clone(), status: status.clone() }
+        Effect::PatchStatus { slot, rule, uid, status } => {
+            let (slot, rule) = (slot.clone(), Arc::clone(rule));
+            Effect::PatchStatus { slot, rule, uid: uid.clone(), status: status.clone() }
         }
-        Effect::CreateEvent(event) => Effect::CreateEvent(event.clone()),
+        Effect::CreateEvent { slot, event } => Effect::CreateEvent { slot: slot.clone(), event: event.clone() },
         Effect::ReleaseLease(_) | Effect::TestConfinement { .. } => return Call::Nothing,
     })
 }

@@ -23,10 +23,10 @@ impl World {
     pub(super) fn conclude(&mut self, process: usize, call: Call, result: Result<Value, RequestError>, sent: Sent) {
         let completion = match call {
             Call::Nothing => return,
-            Call::ReadNode { id, node, error } => {
+            Call::ReadNode { slot, node, error } => {
                 self.patch_failed(process, &node);
                 let read = result.map(|body| Box::new(object(&body))).map_err(Reply::from);
-                Completion::NodePatched { id, node, reply: Reply::stale(&error, read) }
+                Completion::NodePatched { slot, node, reply: Reply::stale(&error, read) }
             }
             Call::ReadLease { started } => {
                 let found = result.ok().filter(|body| !body.is_null());
@@ -34,21 +34,21 @@ impl World {
                 Completion::LeaseWritten { started, written: Written::Conflict, found }
             }
             Call::Effect(effect) => match effect {
-                Effect::PatchNode { id, node, .. } => match result {
+                Effect::PatchNode { slot, node, .. } => match result {
                     Err(error) if error.is_stale() => {
                         let deadline = self.clock(process).instant + Duration::from_secs(15);
-                        let call = Call::ReadNode { id, node, error };
+                        let call = Call::ReadNode { slot, node, error };
                         self.call(process, call, sent, deadline);
                         return;
                     }
                     Ok(body) => {
                         self.confirm_events(process, &body);
                         let reply = Reply::Patched(Box::new(object(&body)));
-                        Completion::NodePatched { id, node, reply }
+                        Completion::NodePatched { slot, node, reply }
                     }
                     Err(error) => {
                         self.patch_failed(process, &node);
-                        Completion::NodePatched { id, node, reply: error.into() }
+                        Completion::NodePatched { slot, node, reply: error.into() }
                     }
                 },
                 Effect::WriteLease(_) => {
@@ -69,15 +69,17 @@ impl World {
                     Completion::LeaseWritten { started, written, found: None }
                 }
                 Effect::ReleaseLease(_) => Completion::LeaseReleased,
-                Effect::PatchStatus { rule, uid, status } => {
+                Effect::PatchStatus { slot, rule, uid, status } => {
                     let written = |body: Value| {
                         let version = body["metadata"]["resourceVersion"].as_str();
                         let status = ObservedStatus::new(&status);
                         WrittenStatus { status, version: version.and_then(|version| version.parse().ok()) }
                     };
-                    Completion::StatusPatched { rule, uid, result: result.map(written) }
+                    Completion::StatusPatched { slot, rule, uid, result: result.map(written) }
                 }
-                Effect::CreateEvent(event) => Completion::EventCreated { event, result: result.map(|_| ()) },
+                Effect::CreateEvent { slot, event } => {
+                    Completion::EventCreated { slot, event, result: result.map(|_| ()) }
+                }
                 Effect::TestConfinement { number, .. } => {
                     Completion::ConfinementTested { number, reply: result.map(|_| ()) }
                 }

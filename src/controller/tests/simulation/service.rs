@@ -87,10 +87,10 @@ impl World {
                 Ok(Value::Null)
             }
             Effect::PatchNode { node, patch, .. } => self.serve_patch(process, node, patch, sent),
-            Effect::PatchStatus { rule, .. } if self.crd_missing => {
+            Effect::PatchStatus { slot, rule, .. } if self.crd_missing => {
                 Err(Failure::not_found(Kind::Rule, &Key::named(&**rule)))
             }
-            Effect::PatchStatus { rule, uid, status } => {
+            Effect::PatchStatus { rule, uid, status, .. } => {
                 let patch = status_patch(uid.as_deref(), status).unwrap();
                 let body = PatchBody::Json(serde_json::to_value(patch).unwrap());
                 let key = Key::named(&**rule);
@@ -101,7 +101,7 @@ impl World {
                 patched.map(of)
             }
             Effect::TestConfinement { node, .. } => self.serve_test(node),
-            Effect::CreateEvent(event) => {
+            Effect::CreateEvent { event, .. } => {
                 let created = self.server.create(Kind::Event, serde_json::to_value(event).unwrap(), &writer);
                 if created.is_ok() {
                     self.check_event(event);

@@ -55,7 +55,7 @@ pub(super) fn describe(effect: &Effect) -> String {
             format!("writes the status of {rule}: Ready={}", ready.unwrap_or_default())
         }
         Effect::TestConfinement { node, .. } => format!("tries a label of {node}"),
-        Effect::CreateEvent(event) => {
+        Effect::CreateEvent { event, .. } => {
             format!(
                 "reports {}: {}",
                 event.reason.as_deref().unwrap_or_default(),

@@ -124,14 +124,14 @@ impl World {
                 self.answer(open)?;
             }
             Action::Fail(place, code) => match self.open.remove(place) {
-                Open::Patch { id, .. } => {
+                Open::Patch { slot, .. } => {
                     let node = NODE.into();
                     let reply = match code {
                         403 => Reply::Forbidden("no right".to_owned()),
                         422 => Reply::Rejected("a policy".to_owned()),
                         code => failed(code),
                     };
-                    self.reconciler.complete(Completion::NodePatched { id, node, reply }, self.now);
+                    self.reconciler.complete(Completion::NodePatched { slot, node, reply }, self.now);
                 }
                 // It is tried again.
                 list => {
@@ -147,7 +147,7 @@ impl World {
                 }
             },
             Action::Lose(place) | Action::Delay(place) => {
-                if let Open::Patch { id, patch, license } = self.open.remove(place) {
+                if let Open::Patch { slot, patch, license } = self.open.remove(place) {
                     if action == Action::Lose(place) {
                         self.apply(&patch, &license)?;
                     } else {
@@ -156,7 +156,7 @@ impl World {
                     }
                     let lost = RequestError::Transport("no answer".to_owned());
                     let (node, reply) = (NODE.into(), Reply::from(lost));
-                    self.reconciler.complete(Completion::NodePatched { id, node, reply }, self.now);
+                    self.reconciler.complete(Completion::NodePatched { slot, node, reply }, self.now);
                 }
             }
             Action::Land(place) => {
@@ -203,9 +203,9 @@ impl World {
     /// Answers a request as an API server does that works.
     pub(super) fn answer(&mut self, open: Open) -> Result<(), String> {
         let completion = match open {
-            Open::Patch { id, patch, license, .. } => {
+            Open::Patch { slot, patch, license, .. } => {
                 let reply = self.apply(&patch, &license)?;
-                Completion::NodePatched { id, node: NODE.into(), reply }
+                Completion::NodePatched { slot, node: NODE.into(), reply }
             }
             Open::Rules { is_valid } => {
                 self.has_rules |= is_valid;

@@ -13,7 +13,8 @@ use super::super::world::object;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
-use crate::controller::effect::{RequestId, WrittenStatus};
+use crate::controller::effect::WrittenStatus;
+use crate::controller::limiter::Slot;
 use crate::controller::reconciler::*;
 use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
@@ -33,7 +34,7 @@ const LEASE_DURATION: Duration = Duration::from_secs(100_000);
 #[derive(Clone, Debug)]
 pub(super) enum Open {
     Patch {
-        id: RequestId,
+        slot: Slot,
         patch: Patch,
         license: License,
     },
@@ -264,7 +265,7 @@ impl World {
                 Completion::LeaseWritten { started: self.now.instant, written, found: None }
             }
             Effect::ReleaseLease(_) => Completion::LeaseReleased,
-            Effect::PatchNode { id, patch, .. } => {
+            Effect::PatchNode { slot, patch, .. } => {
                 // The first operation tests the uid: a node that was recreated is another one, and no patch of the node
                 // before it applies there.
                 let is_same_node = |other: &Patch| other.0.first() == patch.0.first();
@@ -273,14 +274,14 @@ impl World {
                 }
                 let license = self.license()?;
                 self.patches += 1;
-                self.open.push(Open::Patch { id, patch, license });
+                self.open.push(Open::Patch { slot, patch, license });
                 return Ok(());
             }
-            Effect::PatchStatus { rule, uid, status } => {
+            Effect::PatchStatus { slot, rule, uid, status } => {
                 let result = Ok(WrittenStatus { status: ObservedStatus::new(&status), version: None });
-                Completion::StatusPatched { rule, uid, result }
+                Completion::StatusPatched { slot, rule, uid, result }
             }
-            Effect::CreateEvent(event) => Completion::EventCreated { event, result: Ok(()) },
+            Effect::CreateEvent { slot, event } => Completion::EventCreated { slot, event, result: Ok(()) },
             Effect::TestConfinement { .. } => return Err("a test that is off".to_owned()),
         };
         self.reconciler.complete(completion, self.now);
