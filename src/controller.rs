@@ -19,6 +19,7 @@ mod leader;
 mod limiter;
 pub mod metrics;
 mod nodes;
+mod object_watches;
 mod options;
 mod pod_watch;
 mod protection;
@@ -28,6 +29,7 @@ mod reconciler;
 mod requested;
 mod rollouts;
 mod rules;
+mod rules_by_state;
 mod schedule;
 pub mod server;
 mod standing;
@@ -42,28 +44,19 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::stream::{self, FuturesUnordered};
-use futures::{FutureExt as _, Stream, StreamExt as _, future};
-use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use kube::Client;
 use thiserror::Error;
 
-use crate::cluster::bounded_pages;
 use crate::cluster::lease::{Candidate, Leases};
-use crate::cluster::paging::PAGE_SIZE;
-use crate::cluster::protobuf::{self, Objects};
-use crate::cluster::watch::{reporting, watch as watch_objects};
-use crate::model::node::ApiNode;
 use effect::{Now, Observation, Watched};
 use executor::{Executor, InFlight};
+use object_watches::ObjectWatches;
 pub use options::{Diagnostics, Options, RolloutLimits};
 use pod_watch::PodWatch;
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
 use reconciler::Reconciler;
-use rules::RuleObject;
-
-/// The number of rules that are observed before nodes are planned, and rules compiled, again. One takes up to 1.5 MB.
-const RULES_AT_ONCE: usize = 8;
 
 /// How often the controller sends a heartbeat if nothing else happens.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
@@ -92,23 +85,12 @@ pub async fn run(
 ) -> Result<(), WentBack> {
     let leases = Leases::new(client.clone(), &candidate);
     let seed = options.seed;
-    let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
     let mut lease_events = pin!(leases.watch(seed));
-    let (client_of_rules, rules_begin) = reporting(&client);
-    let rules = Api::<RuleObject>::all(bounded_pages::client(&client_of_rules));
-    let by_small_pages = watcher::Config::default().page_size(bounded_pages::PAGE_SIZE);
-    let watch_rules = || watch_objects(rules.clone(), by_small_pages.clone(), seed).ready_chunks(RULES_AT_ONCE);
-    let mut rule_events = pin!(watch_rules());
-    let (client_of_nodes, nodes_begin) = reporting(&client);
-    let nodes = Api::<ApiNode>::all(protobuf::client(&client_of_nodes, Objects::Nodes));
-    let watch_nodes = || watch_objects(nodes.clone(), by_pages.clone(), seed);
-    let mut node_events = pin!(watch_nodes());
-    let mut begins = stream::select(rules_begin.map(|()| Watched::Rules), nodes_begin.map(|()| Watched::Nodes));
+    let mut watches = ObjectWatches::new(&client, seed);
     let mut pod_watch = PodWatch::new(&client, seed);
     let mut class_events = pin!(device_classes::watch(client.clone(), seed));
     let mut policy_events = pin!(protection::watch(client.clone(), seed));
     let mut shutdown = pin!(shutdown.fuse());
-    let mut rules_first = true;
     let executor = Executor::new(client);
     let mut in_flight = FuturesUnordered::<InFlight>::new();
     let mut reconciler = Reconciler::new(candidate, options, diagnostics.clone());
@@ -121,10 +103,10 @@ pub async fn run(
             break;
         }
         if step.relists_nodes {
-            node_events.set(watch_nodes());
+            watches.list_again(Watched::Nodes);
         }
         if step.relists_rules {
-            rule_events.set(watch_rules());
+            watches.list_again(Watched::Rules);
         }
         pod_watch.turn(step.watches_pods);
         in_flight.extend(step.requests.into_iter().map(|request| executor.send(request)));
@@ -136,8 +118,7 @@ pub async fn run(
             () = &mut shutdown => reconciler.observe(Observation::Stop, Now::read()),
             Some(completion) = in_flight.next() => reconciler.complete(completion, Now::read()),
             Some(event) = lease_events.next() => reconciler.observe(Observation::Lease(event), Now::read()),
-            Some(watched) = begins.next() => reconciler.observe(Observation::WatchBegan(watched), Now::read()),
-            observations = observed(&mut rule_events, &mut node_events, &mut rules_first) => {
+            observations = watches.next() => {
                 observations.into_iter().for_each(|observation| reconciler.observe(observation, Now::read()));
             }
             observation = pod_watch.next() => reconciler.observe(observation, Now::read()),
@@ -153,24 +134,6 @@ pub async fn run(
         }
     }
     if reconciler.server_went_back() { Err(WentBack) } else { Ok(()) }
-}
-
-/// Returns what happens next to rules or nodes. They take turns, so that rules that come and go do not delay repairs. Neither
-/// stream ends.
-async fn observed(
-    rules: &mut (impl Stream<Item = Vec<watcher::Result<Event<RuleObject>>>> + Send + Unpin),
-    nodes: &mut (impl Stream<Item = watcher::Result<Event<ApiNode>>> + Send + Unpin),
-    rules_first: &mut bool,
-) -> Vec<Observation> {
-    let rules = rules.next().map(|events| events.into_iter().flatten().map(Observation::Rule).collect());
-    let nodes = nodes.next().map(|event| event.into_iter().map(Observation::Node).collect());
-    let mut turns = [rules.boxed(), nodes.boxed()];
-    if !*rules_first {
-        turns.reverse();
-    }
-    let (observations, ..) = future::select_all(turns).await;
-    *rules_first = !*rules_first;
-    observations
 }
 
 #[cfg(test)]

@@ -1,0 +1,84 @@
+//! The watches of rules and of nodes, which take turns, so that rules that come and go do not delay repairs.
+
+use futures::future;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, StreamExt as _};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+
+use super::effect::{Observation, Watched};
+use super::rules::RuleObject;
+use crate::cluster::bounded_pages;
+use crate::cluster::paging::PAGE_SIZE;
+use crate::cluster::protobuf::{self, Objects};
+use crate::cluster::watch::{reporting, watch};
+use crate::model::node::ApiNode;
+
+/// The number of rules that are observed before nodes are planned, and rules compiled, again. One takes up to 1.5 MB.
+const RULES_AT_ONCE: usize = 8;
+
+pub(super) struct ObjectWatches {
+    rules: Api<RuleObject>,
+    nodes: Api<ApiNode>,
+    seed: u64,
+    rule_events: BoxStream<'static, Vec<watcher::Result<Event<RuleObject>>>>,
+    node_events: BoxStream<'static, watcher::Result<Event<ApiNode>>>,
+    begins: BoxStream<'static, Watched>,
+    /// Whether it is the rules' turn.
+    rules_first: bool,
+}
+
+impl ObjectWatches {
+    pub(super) fn new(client: &Client, seed: u64) -> Self {
+        let (client_of_rules, rules_begin) = reporting(client);
+        let (client_of_nodes, nodes_begin) = reporting(client);
+        let rules = Api::all(bounded_pages::client(&client_of_rules));
+        let nodes = Api::all(protobuf::client(&client_of_nodes, Objects::Nodes));
+        let begins = stream::select(rules_begin.map(|()| Watched::Rules), nodes_begin.map(|()| Watched::Nodes));
+        Self {
+            rule_events: watch_rules(&rules, seed),
+            node_events: watch_nodes(&nodes, seed),
+            rules,
+            nodes,
+            seed,
+            begins: begins.boxed(),
+            rules_first: true,
+        }
+    }
+
+    /// Begins the watch of these anew, with a list.
+    pub(super) fn list_again(&mut self, watched: Watched) {
+        match watched {
+            Watched::Rules => self.rule_events = watch_rules(&self.rules, self.seed),
+            Watched::Nodes => self.node_events = watch_nodes(&self.nodes, self.seed),
+        }
+    }
+
+    /// Returns what happens next. No watch ends.
+    pub(super) async fn next(&mut self) -> Vec<Observation> {
+        let Self { rule_events, node_events, begins, rules_first, .. } = self;
+        let rules = rule_events.next().map(|events| events.into_iter().flatten().map(Observation::Rule).collect());
+        let nodes = node_events.next().map(|event| event.into_iter().map(Observation::Node).collect());
+        let mut turns = [rules.boxed(), nodes.boxed()];
+        if !*rules_first {
+            turns.reverse();
+        }
+        tokio::select! {
+            biased;
+            Some(watched) = begins.next() => vec![Observation::WatchBegan(watched)],
+            (observations, ..) = future::select_all(turns) => {
+                *rules_first = !*rules_first;
+                observations
+            }
+        }
+    }
+}
+
+fn watch_rules(rules: &Api<RuleObject>, seed: u64) -> BoxStream<'static, Vec<watcher::Result<Event<RuleObject>>>> {
+    let by_pages = watcher::Config::default().page_size(bounded_pages::PAGE_SIZE);
+    watch(rules.clone(), by_pages, seed).ready_chunks(RULES_AT_ONCE).boxed()
+}
+
+fn watch_nodes(nodes: &Api<ApiNode>, seed: u64) -> BoxStream<'static, watcher::Result<Event<ApiNode>>> {
+    watch(nodes.clone(), watcher::Config::default().page_size(PAGE_SIZE), seed).boxed()
+}
