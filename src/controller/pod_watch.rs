@@ -1,37 +1,48 @@
 //! The watch of pods, which is on while the reconciler wants it.
 
 use std::future::pending;
+use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::channel::mpsc::UnboundedReceiver;
 use futures::stream::BoxStream;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::sync::watch::Receiver;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::effect::Observation;
 use super::usage::PodObject;
 use crate::cluster::node_client::{BOUND, BOUND_PAGE_SIZE};
 use crate::cluster::protobuf::{self, Objects};
-use crate::cluster::watch::{heard, watch};
+use crate::cluster::watch::{heard, reporting, watch};
+
+/// A watch that is open for this long without an error shows what is: the API server sends first what was missed. Otherwise
+/// the next bookmark would show it, after a minute or more.
+const CAUGHT_UP: Duration = Duration::from_secs(5);
 
 pub(super) struct PodWatch {
     pods: Api<PodObject>,
     seed: u64,
     heard: Receiver<Instant>,
+    begins: UnboundedReceiver<()>,
+    /// When a watch that is open has caught up.
+    caught_up: Option<Instant>,
     events: Option<BoxStream<'static, watcher::Result<Event<PodObject>>>>,
 }
 
 impl PodWatch {
     pub(super) fn new(client: &Client, seed: u64) -> Self {
-        let (client, heard) = heard(client);
-        Self { pods: Api::all(protobuf::client(&client, Objects::Pods)), seed, heard, events: None }
+        let (client, begins) = reporting(client);
+        let (client, heard) = heard(&client);
+        let pods = Api::all(protobuf::client(&client, Objects::Pods));
+        Self { pods, seed, heard, begins, caught_up: None, events: None }
     }
 
     /// Begins the watch with a list, or ends it.
     pub(super) fn turn(&mut self, is_on: bool) {
         if !is_on {
-            self.events = None;
+            (self.events, self.caught_up) = (None, None);
         } else if self.events.is_none() {
             let bound = watcher::Config::default().fields(BOUND).page_size(BOUND_PAGE_SIZE);
             self.events = Some(watch(self.pods.clone(), bound, self.seed).boxed());
@@ -40,13 +51,101 @@ impl PodWatch {
 
     /// Returns what the watch shows next. What was heard before an error comes before the error.
     pub(super) async fn next(&mut self) -> Observation {
-        let Self { heard, events, .. } = self;
+        let Self { heard, begins, caught_up, events, .. } = self;
         let Some(events) = events else { return pending().await };
-        tokio::select! {
-            biased;
-            Ok(()) = heard.changed() => Observation::PodsHeard(*heard.borrow_and_update()),
-            Some(event) = events.next() => Observation::Pods(event),
-            else => pending().await,
+        loop {
+            let until = caught_up.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                Ok(()) = heard.changed() => return Observation::PodsHeard(*heard.borrow_and_update()),
+                // A watch begins only after the error of the one before was seen.
+                Some(()) = begins.next() => *caught_up = Some(Instant::now() + CAUGHT_UP),
+                Some(event) = events.next() => {
+                    if event.is_err() {
+                        *caught_up = None;
+                    }
+                    return Observation::Pods(event);
+                }
+                () = sleep_until(until), if caught_up.is_some() => {
+                    *caught_up = None;
+                    return Observation::PodsHeard(Instant::now());
+                }
+                else => return pending().await,
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::{FutureExt as _, stream};
+    use http::{Request, Response};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
+    use kube::client::Body;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    type Frames = BoxStream<'static, io::Result<Frame<Bytes>>>;
+
+    /// An API server without pods. Each watch shows nothing, and breaks after the next of these times.
+    fn client(watches: &'static [Duration]) -> Client {
+        let number = Arc::new(AtomicUsize::new(0));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let frames: Frames = if request.uri().query().is_some_and(|query| query.contains("watch=")) {
+                let number = number.fetch_add(1, Ordering::Relaxed);
+                stream::once(sleep(watches[number]).map(|()| Err(io::Error::other("broken")))).boxed()
+            } else {
+                let list =
+                    r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []}"#;
+                stream::iter([Ok(Frame::data(Bytes::from(list)))]).boxed()
+            };
+            let response = Response::builder().header("content-type", "application/json");
+            async move { response.body(StreamBody::new(frames)) }
+        });
+        Client::new(service, "default")
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// Returns what becomes of each watch: it fails, or it is heard of after so many seconds.
+    async fn fates(watches: &'static [Duration]) -> Vec<String> {
+        let mut pods = PodWatch::new(&client(watches), 7);
+        pods.turn(true);
+        let (mut failed, mut fates) = (Instant::now(), Vec::new());
+        while fates.len() < 9
+            && let Ok(observation) = timeout(Duration::from_secs(200), pods.next()).await
+        {
+            match observation {
+                Observation::Pods(Err(error)) => {
+                    let is_watch = matches!(error, watcher::Error::WatchFailed(_));
+                    fates.push(if is_watch { "failed".to_owned() } else { error.to_string() });
+                    failed = Instant::now();
+                }
+                Observation::PodsHeard(at) => {
+                    fates.push(format!("heard after {}", at.duration_since(failed).as_secs()))
+                }
+                _ => {}
+            }
+        }
+        fates
+    }
+
+    /// Otherwise a minute or more would pass until the next bookmark, in which no new rule is rolled out.
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_is_open_again_has_caught_up_soon() {
+        const WATCHES: &[Duration] = &[Duration::from_secs(100), HOUR];
+        assert_eq!(fates(WATCHES).await, ["heard after 5", "failed", "heard after 5"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_breaks_at_once_has_not_caught_up() {
+        const SHORT: Duration = Duration::from_secs(4);
+        assert_eq!(fates(&[SHORT, SHORT, SHORT, HOUR]).await, ["failed", "failed", "failed", "heard after 5"]);
     }
 }
