@@ -25,7 +25,7 @@ pub(super) struct History {
     era: usize,
     /// The versions of all nodes, in order of `at`.
     versions: Vec<Version>,
-    rules: Vec<Rules>,
+    rules: Vec<RuleChange>,
     terms: Vec<Term>,
     lists: Vec<List>,
     pods: Vec<Pod>,
@@ -49,12 +49,20 @@ pub(super) struct Writer {
     pub(super) end: Timestamp,
 }
 
-/// All rules after one has changed between these times.
+/// How the rules have changed between these times.
 #[derive(Debug)]
-struct Rules {
+struct RuleChange {
     begin: Timestamp,
     end: Timestamp,
-    rules: Vec<Arc<Value>>,
+    change: Changed,
+}
+
+#[derive(Debug)]
+enum Changed {
+    /// These are all rules from then on.
+    All(Vec<Arc<Value>>),
+    Written(Arc<Value>),
+    Deleted(String),
 }
 
 /// How long one process holds a Lease.
@@ -103,6 +111,30 @@ enum Bound {
     Most,
 }
 
+/// The rules that can decide what a write to a node may do: of the resources that it has, or named in its ledger.
+struct Concern {
+    text: String,
+}
+
+impl Concern {
+    fn of(versions: [&Value; 2]) -> Self {
+        let texts = versions.map(|node| {
+            let annotations = node["metadata"]["annotations"].to_string();
+            format!("{annotations} {} {}", node["status"]["capacity"], node["status"]["allocatable"])
+        });
+        Self { text: texts.concat() }
+    }
+
+    fn has(&self, rule: &Value) -> bool {
+        let is_named = |text: &Value| text.as_str().is_some_and(|text| self.text.contains(text));
+        is_named(&rule["spec"]["resourceName"]) || is_named(&rule["metadata"]["name"])
+    }
+}
+
+fn name(rule: &Value) -> String {
+    rule["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
 impl History {
     /// Begins an era, whose versions follow those before.
     pub(super) fn begin(&mut self, era: &Era) {
@@ -113,7 +145,7 @@ impl History {
         }
         if let Some(rules) = &era.rules {
             let rules = rules.iter().cloned().map(Arc::new).collect();
-            self.rules.push(Rules { begin: era.since, end: era.since, rules });
+            self.rules.push(RuleChange { begin: era.since, end: era.since, change: Changed::All(rules) });
         }
         for pod in &mut self.pods {
             pod.until.get_or_insert(era.since);
@@ -131,7 +163,7 @@ impl History {
                 ("get" | "list" | "watch", _) => {}
                 (_, "nodes" | "nodes/status") => self.node_written(entry),
                 (verb, "nodeextendedresources") => self.rule_written(verb, entry),
-                ("delete", "customresourcedefinitions") => self.add_rules(entry, Vec::new()),
+                ("delete", "customresourcedefinitions") => self.rules_changed(entry, Changed::All(Vec::new())),
                 (_, "leases") => self.lease_written(entry),
                 (verb, "pods" | "pods/binding" | "pods/status") => self.pod_written(verb, entry),
                 _ => {}
@@ -159,21 +191,16 @@ impl History {
     }
 
     fn rule_written(&mut self, verb: &str, entry: &Entry) {
-        let mut rules = self.rules.last().map(|last| last.rules.clone()).unwrap_or_default();
-        match (verb, entry.text("/objectRef/name")) {
-            ("deletecollection", _) => rules.clear(),
-            ("delete", name) => rules.retain(|rule| rule["metadata"]["name"] != name),
-            _ => {
-                let written = entry.response();
-                rules.retain(|rule| rule["metadata"]["name"] != written["metadata"]["name"]);
-                rules.push(Arc::new(written.clone()));
-            }
-        }
-        self.add_rules(entry, rules);
+        let change = match (verb, entry.text("/objectRef/name")) {
+            ("deletecollection", _) => Changed::All(Vec::new()),
+            ("delete", name) => Changed::Deleted(name.to_owned()),
+            _ => Changed::Written(Arc::new(entry.response().clone())),
+        };
+        self.rules_changed(entry, change);
     }
 
-    fn add_rules(&mut self, entry: &Entry, rules: Vec<Arc<Value>>) {
-        self.rules.push(Rules { begin: entry.begin(), end: entry.end(), rules });
+    fn rules_changed(&mut self, entry: &Entry, change: Changed) {
+        self.rules.push(RuleChange { begin: entry.begin(), end: entry.end(), change });
     }
 
     fn lease_written(&mut self, entry: &Entry) {
@@ -260,7 +287,7 @@ impl History {
     }
 
     fn violation(&self, before: &Version, after: &Version, history: &[Arc<Value>]) -> Option<String> {
-        let knowledge = self.knowledge(&after.writer);
+        let knowledge = self.knowledge(&after.writer, &Concern::of([&before.node, &after.node]));
         let mut labels: Vec<_> = history.iter().map(|node| node["metadata"]["labels"].clone()).collect();
         labels.dedup();
         let name = before.node["metadata"]["name"].as_str().unwrap_or_default();
@@ -289,8 +316,8 @@ impl History {
         write.check().err().map(|violation| story::describe(&violation, before, after, &knowledge))
     }
 
-    /// Returns what a process may do and know.
-    fn knowledge(&self, writer: &Writer) -> Knowledge {
+    /// Returns what a process may do, and know of the rules that concern a node.
+    fn knowledge(&self, writer: &Writer, concern: &Concern) -> Knowledge {
         let terms = self.terms.iter().filter(|term| term.client == writer.client);
         let mut terms = terms.filter(|term| term.begin <= writer.end && term.end.is_none_or(|end| end >= writer.begin));
         // A command of the administrator, such as `prune`, removes what ledgers record, whatever the rules declare. It
@@ -309,11 +336,34 @@ impl History {
             Some(since) => (Right::All, since),
             None => (Right::Repairs, Timestamp::MIN),
         };
-        let states = self.rules.iter().filter(|state| state.begin <= writer.end);
-        let mut rules: Vec<_> = states.map(|state| (state.end, state.rules.clone())).collect();
-        rules.insert(0, (Timestamp::MIN, Vec::new()));
-        let first = rules.iter().rposition(|(end, _)| *end <= since).unwrap_or_default();
-        Knowledge { right, rules: rules.split_off(first).into_iter().map(|(_, rules)| rules).collect() }
+        Knowledge { right, rules: self.states_of_rules(since, writer.end, concern) }
+    }
+
+    /// Returns the rules that concern a node at each moment from the last one before `since` until `end`.
+    fn states_of_rules(&self, since: Timestamp, end: Timestamp, concern: &Concern) -> Vec<Vec<Arc<Value>>> {
+        let changes: Vec<_> = self.rules.iter().filter(|change| change.begin <= end).collect();
+        let first = changes.iter().rposition(|change| change.end <= since);
+        let mut rules = BTreeMap::new();
+        let mut states = if first.is_none() { vec![Vec::new()] } else { Vec::new() };
+        for (place, RuleChange { change, .. }) in changes.into_iter().enumerate() {
+            let is_new = match change {
+                Changed::All(all) => {
+                    let concerning = all.iter().filter(|rule| concern.has(rule));
+                    rules = concerning.map(|rule| (name(rule), Arc::clone(rule))).collect();
+                    true
+                }
+                Changed::Written(rule) if concern.has(rule) => {
+                    rules.insert(name(rule), Arc::clone(rule));
+                    true
+                }
+                Changed::Written(rule) => rules.remove(&name(rule)).is_some(),
+                Changed::Deleted(name) => rules.remove(name).is_some(),
+            };
+            if first == Some(place) || is_new && first.is_none_or(|first| first < place) {
+                states.push(rules.values().cloned().collect());
+            }
+        }
+        states
     }
 
     /// Returns a bound of what a process may think is requested on a node, if it has begun to watch pods.
