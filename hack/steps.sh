@@ -69,4 +69,4 @@ trap 'exit 143' TERM
 trap 'exit 130' INT
 
 # The order of the steps in hack/test.mk keeps fewer jobs than this busy.
-"$make" --jobs="${JOBS:-4}" "$@"
+"$make" --jobs="${JOBS:-5}" "$@"

@@ -4,16 +4,19 @@ CARGO_TEST := cargo test --config hack/test-runner.toml --workspace --locked
 # What `make release` builds, or with RELEASE= the same for the tests' build of the program.
 DIST := $(if $(RELEASE),target/dist,target/dist-test)
 TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell hack/version.sh)-image.tar
-TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-demo test-karpenter test-cluster test-kubelet
+TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-worlds test-demo test-karpenter test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
 TEST_TOOLS := test-harness test-alerts test-gitops test-release
 # Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
 SELF := $(MAKE)
-# The tests of the library that take longest: random and explored worlds.
-SLOW := --skip random --skip exploration:: --skip overload:: --skip worlds:: --skip shell::
-# The end-to-end tests wait for most of their time: more of them than cores run at once.
+# The tests that take longest and need no cluster: random and explored worlds.
+WORLDS := random exploration:: overload:: worlds:: shell::
+SLOW := $(addprefix --skip ,$(WORLDS))
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-E2E_THREADS := $(shell echo $$((3 * $(CORES))))
+# The end-to-end tests wait for most of their time: more of them than cores run at once, each with a control plane of up to
+# a gigabyte.
+GIGABYTES := $(shell awk '/^MemAvailable/ { print int($$2 / 1000000) + 1 }' /proc/meminfo 2> /dev/null || echo 16)
+E2E_THREADS := $(shell echo $$((4 * $(CORES) < $(GIGABYTES) ? 4 * $(CORES) : $(GIGABYTES))))
 # Those on a real kubelet measure latencies besides, and judge them by those of a bare client.
 KUBELET_THREADS := $(shell echo $$((2 * $(CORES))))
 
@@ -51,8 +54,13 @@ build-tests:
 	@$(STEP) hack/build-tests.sh
 
 .PHONY: test-unit
-test-unit: build-tests ## Run the tests that need no cluster
-	@$(STEP) $(CARGO_TEST) --lib --test offline --test fuzz
+test-unit: build-tests ## Run the tests that need no cluster, but for random and explored worlds
+	@$(STEP) $(CARGO_TEST) --lib --test offline --test fuzz -- $(SLOW)
+
+# Beside the tests that wait for clusters, they take the time that is left.
+.PHONY: test-worlds
+test-worlds: build-tests ## Run random and explored worlds
+	@$(STEP) nice $(CARGO_TEST) --lib --test offline --test fuzz -- $(WORLDS)
 
 .PHONY: test-fast
 test-fast:
@@ -199,7 +207,7 @@ controlplane: | tools
 controlplane-extras: | controlplane
 karpenter: | controlplane-extras
 containers: | controlplane-extras $(if $(call asked,test-karpenter),karpenter)
-test-conformance-quick test-e2e test-demo test-karpenter test-cluster: | $(call asked,test-oracle deny spelling)
+test-conformance-quick test-e2e test-worlds test-demo test-karpenter test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
 test-harness gitops-tools test-alerts signing-tools: | $(call asked,test-kubelet)
 test-versions: | $(call asked,$(TEST) $(TEST_TOOLS))
