@@ -6,6 +6,8 @@
 //!  └──follow                             └──frame, or a new list── broken ◀──error, in any state but off
 //! ```
 //!
+//! A watch that is open again for a few seconds counts as a frame (`pod_watch.rs`).
+//!
 //! Whoever asks gets what is known, or why it may be out of date. While the watch lists again, the pods of the previous
 //! list serve.
 
