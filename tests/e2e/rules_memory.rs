@@ -34,7 +34,7 @@ struct Attack {
 /// Half of the memory that the chart gives, attacked by rules that would not fit into all of it.
 const QUICK: Attack = Attack {
     limit: 64 * 1024 * 1024,
-    nodes: 1,
+    nodes: REPAIRED,
     large: 60,
     managers: 50,
     legal: 100,
@@ -61,15 +61,36 @@ fn cgroup(limit: u64) -> Option<Cgroup> {
     cgroup.map_err(|error| println!("skipped: no cgroup with a memory limit can be created here: {error}")).ok()
 }
 
-/// A cluster with a rule for `node-1`, and with other nodes.
+/// How many nodes have a value that is repaired, each once: more repairs of one would be a contest.
+const REPAIRED: usize = 20;
+
+/// A cluster with a rule for some nodes, and with other nodes.
 fn start(attack: &Attack) -> Cluster {
     let cluster = Cluster::start();
     for number in 1..=attack.nodes {
         let node = node(&format!("node-{number}"), &json!({}));
         send(&cluster, "POST", "/api/v1/nodes", "application/json", &node);
     }
-    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
+    let names: Vec<_> = (1..=REPAIRED).map(|number| format!("node-{number}")).collect();
+    cluster.apply_rule("dongle", &json!({"nodeNames": names}));
     cluster
+}
+
+/// The rule still has the values of its nodes repaired.
+struct Repairs<'a> {
+    cluster: &'a Cluster,
+    number: usize,
+}
+
+impl Repairs<'_> {
+    /// The value of another node is repaired.
+    fn assert_another(&mut self) {
+        self.number += 1;
+        let (began, node) = (Instant::now(), format!("node-{}", self.number));
+        self.cluster.write_quantity(&node, DONGLE, "7");
+        self.cluster.wait_advertised(&node, DONGLE, "4");
+        println!("repaired after {:?}", began.elapsed());
+    }
 }
 
 /// Sends a request with a body of JSON, which must succeed.
@@ -124,14 +145,6 @@ fn bloat_status(cluster: &Cluster, name: &str, managers: usize) {
     }
 }
 
-/// The value of the node is repaired once more.
-fn assert_repairs(cluster: &Cluster) {
-    let began = Instant::now();
-    cluster.write_quantity("node-1", DONGLE, "7");
-    cluster.wait_advertised("node-1", DONGLE, "4");
-    println!("repaired after {:?}", began.elapsed());
-}
-
 fn metric(controller: &Controller, name: &str) -> u64 {
     let metrics = controller.get("/metrics").unwrap().1;
     let mut lines = metrics.lines();
@@ -166,8 +179,9 @@ fn survive_rules_and_statuses_from_before_the_bounds(attack: &Attack) {
 
     let controller = Controller::start_in(&cgroup, &cluster, &[]);
     controller.wait_ready();
-    cluster.wait_advertised("node-1", DONGLE, "4");
-    assert_repairs(&cluster);
+    let mut repairs = Repairs { cluster: &cluster, number: 0 };
+    cluster.wait_advertised(&format!("node-{REPAIRED}"), DONGLE, "4");
+    repairs.assert_another();
     let last = attack.large - 1;
     // The statuses are written back, and the large rules reported.
     for number in [0, last] {
@@ -181,7 +195,7 @@ fn survive_rules_and_statuses_from_before_the_bounds(attack: &Attack) {
         });
         assert!(status.to_string().contains("nodeNames holds 1000 names of"), "{status:#}");
     }
-    assert_repairs(&cluster);
+    repairs.assert_another();
     controller.stop();
 }
 
@@ -201,7 +215,8 @@ fn survive_legal_rules(attack: &Attack) {
     let cluster = start(attack);
     let controller = Controller::start_in(&cgroup, &cluster, &[]);
     controller.wait_ready();
-    cluster.wait_advertised("node-1", DONGLE, "4");
+    let mut repairs = Repairs { cluster: &cluster, number: 0 };
+    cluster.wait_advertised(&format!("node-{REPAIRED}"), DONGLE, "4");
 
     // A quarter of the limit has room for one rule in a megabyte.
     let names: Vec<_> = (0..1000).map(|number| format!("{number:049}")).collect();
@@ -225,12 +240,12 @@ fn survive_legal_rules(attack: &Attack) {
     .unwrap();
     let taken = metric(&controller, "rules_memory_bytes");
     assert!(taken > attack.limit / 5, "{taken}");
-    assert_repairs(&cluster);
+    repairs.assert_another();
 
     for round in 0..attack.rounds {
         create_all(&cluster, (0..attack.fleeting).map(|number| labeled("fleeting", number, &names)));
         delete_all(&cluster, "fleeting");
-        assert_repairs(&cluster);
+        repairs.assert_another();
         assert!(controller.get("/livez").is_ok_and(|(code, _)| code == 200), "in round {round}");
     }
     // There is room for the stalled rules once others are gone.
