@@ -1,6 +1,7 @@
 //! The baseline: the same patches from the same client library, with no other work except a watch on nodes,
 //! which every controller needs.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::cluster::{MAX_CONCURRENT_PATCHES, QUANTITY, RESOURCE, RULE, watch_nodes};
+use crate::cluster::{MAX_CONCURRENT_PATCHES, QUANTITY, RAISED, RESOURCE, RULE, watch_nodes, watch_pods};
 use crate::machine::Cpu;
 use crate::observer::State;
 
@@ -94,15 +95,29 @@ pub async fn watch(client: &Client, deadline: Duration) -> Result<Task> {
     Ok(task)
 }
 
-/// A bare watch-and-patch client on its own thread: it immediately patches a node that the list or the watch
-/// shows without the value. It ends when this value is dropped.
+/// A bare watch-and-patch client on its own thread. It ends when this value is dropped.
 pub struct WatchAndPatch {
     pub cpu: Cpu,
     _stop: oneshot::Sender<()>,
 }
 
 impl WatchAndPatch {
+    /// Starts one that immediately patches a node that the list or the watch shows without the value.
     pub async fn start(config: Config, deadline: Duration) -> Result<Self> {
+        Self::spawn(deadline, |listed| watch_and_patch(config, listed)).await
+    }
+
+    /// Starts one that watches pods, and immediately lowers the value of the node of each that ends by 1. All nodes have
+    /// the raised quantity.
+    pub async fn start_lowering(config: Config, deadline: Duration) -> Result<Self> {
+        Self::spawn(deadline, |listed| watch_and_lower(config, listed)).await
+    }
+
+    async fn spawn<F, Fut>(deadline: Duration, run: F) -> Result<Self>
+    where
+        F: FnOnce(oneshot::Sender<()>) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<()>>,
+    {
         let (sender, listed) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();
         let (started, cpu) = oneshot::channel();
@@ -113,7 +128,7 @@ impl WatchAndPatch {
                 tokio::select! {
                     // An error means that the sender is dropped.
                     _ = stopped => {}
-                    result = watch_and_patch(config, sender) => {
+                    result = run(sender) => {
                         if let Err(error) = result {
                             eprintln!("error: the baseline: {error:#}");
                         }
@@ -142,20 +157,46 @@ async fn watch_and_patch(config: Config, listed: oneshot::Sender<()>) -> Result<
 }
 
 async fn patch_one(api: &Api<ApiNode>, node: Node) -> Result<()> {
-    let quantity = QUANTITY.to_string();
-    let path = RESOURCE.replace('/', "~1");
-    let patch = json!([
-        {"op": "test", "path": "/metadata/uid", "value": node.uid},
-        write_ledger(&[(RESOURCE, RULE)]),
-        {"op": "add", "path": format!("/status/capacity/{path}"), "value": quantity},
-        {"op": "add", "path": format!("/status/allocatable/{path}"), "value": quantity},
-    ]);
+    let [ledger, capacity, allocatable] = write(QUANTITY);
+    let patch = json!([{"op": "test", "path": "/metadata/uid", "value": node.uid}, ledger, capacity, allocatable]);
     send(api, node.name, serde_json::from_value(patch)?).await
 }
 
-/// Returns the operation that makes the ledger list these resources and their rules.
-pub fn write_ledger(entries: &[(&str, &str)]) -> Value {
-    let entry = |rule: &str| json!({"quantity": QUANTITY.to_string(), "rule": rule});
+async fn watch_and_lower(config: Config, listed: oneshot::Sender<()>) -> Result<()> {
+    let client = with_config(config)?;
+    let api = Api::<ApiNode>::all(client.clone());
+    let mut listed = Some(listed);
+    let mut values = HashMap::<Arc<str>, i64>::new();
+    let mut events = pin!(watch_pods(&client));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::InitDone) => {
+                let _ = listed.take().map(|listed| listed.send(()));
+            }
+            Ok(Event::Delete(pod)) => {
+                let node: Arc<str> = pod.node().context("a pod without a node")?.into();
+                let value = values.entry(Arc::clone(&node)).or_insert(RAISED);
+                *value -= 1;
+                send(&api, node, serde_json::from_value(json!(write(*value)))?).await?;
+            }
+            Ok(_) => {}
+            Err(error) => eprintln!("    the baseline's watch: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the operations that write the value and its entry in the ledger.
+fn write(quantity: i64) -> [Value; 3] {
+    let path = RESOURCE.replace('/', "~1");
+    let value =
+        |map: &str| json!({"op": "add", "path": format!("/status/{map}/{path}"), "value": quantity.to_string()});
+    [write_ledger(quantity, &[(RESOURCE, RULE)]), value("capacity"), value("allocatable")]
+}
+
+/// Returns the operation that makes the ledger list these resources and their rules, each with the quantity.
+pub fn write_ledger(quantity: i64, entries: &[(&str, &str)]) -> Value {
+    let entry = |rule: &str| json!({"quantity": quantity.to_string(), "rule": rule});
     let ledger: Value = entries.iter().map(|&(resource, rule)| (resource, entry(rule))).collect();
     let path = format!("/metadata/annotations/{}", ledger::ANNOTATION.replace('/', "~1"));
     json!({"op": "add", "path": path, "value": ledger.to_string()})
@@ -188,6 +229,6 @@ where
 
 async fn wait_listed(listed: oneshot::Receiver<()>, deadline: Duration) -> Result<()> {
     let listed = tokio::time::timeout(deadline, listed).await;
-    let listed = listed.with_context(|| format!("no list of the nodes after {deadline:?}"))?;
+    let listed = listed.with_context(|| format!("no list after {deadline:?}"))?;
     listed.context("the baseline's watch has ended")
 }

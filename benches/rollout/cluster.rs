@@ -14,8 +14,10 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Config};
 use node_resource_advertiser::cluster::client::with_config;
+use node_resource_advertiser::cluster::protobuf;
 use node_resource_advertiser::model::api::{NodeCounts, NodeExtendedResource, ShrinkPolicy};
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
+use node_resource_advertiser::model::pod::pod_use::ApiPod;
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use serde_json::{Value, json};
 
@@ -26,8 +28,8 @@ pub const LOWERED: i64 = 2;
 /// A quantity below what pods request.
 pub const HELD: i64 = 1;
 pub const RULE: &str = "dongle";
-/// The raised quantity of the rule.
-pub const RAISED: i64 = 6;
+/// The raised quantity of the rule: so far above the lowered one that many pods hold it.
+pub const RAISED: i64 = 32;
 /// Another resource, which a second rule rolls out while the rows about one node are measured.
 pub const OTHER_RESOURCE: &str = "example.com/license";
 pub const OTHER_RULE: &str = "license";
@@ -41,6 +43,9 @@ const INSTALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/install.yaml"
 
 /// The controller's.
 const PAGE_SIZE: u32 = 200;
+/// The pods that it watches, and the page size of their list.
+const BOUND: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+pub const POD_PAGE_SIZE: u32 = 2500;
 
 pub struct Cluster {
     pub control_plane: ControlPlane,
@@ -217,6 +222,14 @@ pub fn watch_nodes(
 ) -> impl futures::Stream<Item = watcher::Result<watcher::Event<ApiNode>>> + Send + use<> {
     let by_pages = watcher::Config::default().page_size(PAGE_SIZE);
     watcher(Api::<ApiNode>::all(client.clone()), by_pages).default_backoff()
+}
+
+/// Opens a watch like the controller's, as protobuf.
+pub fn watch_pods(
+    client: &Client,
+) -> impl futures::Stream<Item = watcher::Result<watcher::Event<ApiPod>>> + Send + use<> {
+    let bound = watcher::Config::default().fields(BOUND).page_size(POD_PAGE_SIZE);
+    watcher(Api::<ApiPod>::all(protobuf::client(client, protobuf::Objects::Pods)), bound).default_backoff()
 }
 
 pub fn has_other(node: &Node) -> bool {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use harness::{Process, Signal};
 
-use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES, ROLLOUT_RATE};
+use crate::cluster::{Cluster, MAX_CONCURRENT_PATCHES, RESOURCE, ROLLOUT_RATE, RULE};
 use crate::machine::{self, Cpu};
 
 /// The program guarantees to stop within 5 seconds.
@@ -62,10 +62,20 @@ impl Controller {
 
     /// Waits until this replica leads.
     pub fn wait_leader(&self, deadline: Duration) -> Result<()> {
-        self.poll("to lead", deadline, |controller| {
+        self.wait_metric("to lead", "node_resource_advertiser_leader 1", deadline)
+    }
+
+    /// Waits until this replica knows that pods request so much of the rule's resource.
+    pub fn wait_requested(&self, amount: i64, deadline: Duration) -> Result<()> {
+        let series =
+            format!("node_resource_advertiser_requested{{resource=\"{RESOURCE}\",rule=\"{RULE}\"}} {amount}.0");
+        self.wait_metric(&format!("to show {series}"), &series, deadline)
+    }
+
+    fn wait_metric(&self, what: &str, series: &str, deadline: Duration) -> Result<()> {
+        self.poll(what, deadline, |controller| {
             let metrics = controller.http_get("/metrics");
-            let leads = "node_resource_advertiser_leader 1";
-            metrics.is_ok_and(|(_, text)| text.lines().any(|line| line == leads))
+            metrics.is_ok_and(|(_, text)| text.lines().any(|line| line == series))
         })
     }
 

@@ -12,7 +12,7 @@
 //! The modules, each below those that import it:
 //!
 //! ```text
-//! in_rollout ▶ pair                     the passes, row by row
+//! in_rollout · held ▶ pair              the passes, row by row
 //! overload                              what a failing API server is asked
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
 //! other                                 patches beside those that are measured
@@ -31,6 +31,7 @@ mod cluster;
 mod compare;
 mod controller;
 mod edits;
+mod held;
 mod in_rollout;
 #[allow(dead_code)] // the soak uses more of it
 mod machine;
@@ -201,17 +202,22 @@ fn check_requests(node_count: usize, controller: &Sample, parts: &[Part]) -> Res
     }
     if parts.contains(&Part::Pods) {
         rollouts.extend([pair::APPEAR, pair::LOWER]);
-        for (row, expected) in [(pair::APPEAR, pods::pages(node_count)), (pair::LOWER, 0), (pair::HOLD, 0)] {
+        let lists = [(pair::APPEAR, pods::pages(node_count)), (pair::LOWER, 0), (pair::HOLD, 0), (pair::HELD, 0)];
+        for (row, expected) in lists {
             let lists = controller.sum_requests(row, |verb, resource| (verb, resource) == ("LIST", "pods"));
             if lists != expected as f64 {
                 bail!("{row}: {lists} requests for lists of pods, not {expected}");
             }
         }
     }
-    for row in rollouts {
+    let mut patched: Vec<_> = rollouts.into_iter().map(|row| (row, node_count)).collect();
+    if parts.contains(&Part::Pods) {
+        patched.push((pair::HELD, held::count(node_count)));
+    }
+    for (row, expected) in patched {
         let patches = controller.sum_requests(row, is_patch);
-        if patches != node_count as f64 {
-            bail!("{row}: {patches} PATCH requests for {node_count} nodes");
+        if patches != expected as f64 {
+            bail!("{row}: {patches} PATCH requests, not {expected}");
         }
     }
     for row in unwritten {

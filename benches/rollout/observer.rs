@@ -27,8 +27,24 @@ pub struct Seen {
     pub counts: BTreeMap<State, usize>,
     /// How many times all nodes have become [`State::Advertised`].
     pub completions: u64,
+    /// How many times the value of a node has gone down.
+    pub drops: u64,
     /// The time of the last change.
     pub at: Instant,
+}
+
+/// What a node shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shown {
+    state: Option<State>,
+    value: Option<i64>,
+}
+
+impl Shown {
+    fn by(node: &Node) -> Self {
+        let value = node.allocatable.as_ref().and_then(|map| map.get(RESOURCE)?.parse().ok());
+        Self { state: State::of(node), value }
+    }
 }
 
 pub struct Observer {
@@ -77,7 +93,7 @@ impl Observer {
     /// Opens the watch, and waits until all nodes have been listed.
     pub async fn start(config: Config, node_count: usize) -> Result<Self> {
         let counts = BTreeMap::new();
-        let nothing = Seen { listed: false, counts, completions: 0, at: Instant::now() };
+        let nothing = Seen { listed: false, counts, completions: 0, drops: 0, at: Instant::now() };
         let (sender, seen) = watch::channel(nothing);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("observer".to_owned()).spawn(move || {
@@ -97,19 +113,29 @@ impl Observer {
 
     /// Waits until all nodes are in one state. Returns the time at which the last node reached it.
     pub async fn wait_all(&self, state: State, deadline: Duration) -> Result<Instant> {
+        self.wait_count(state, self.node_count, deadline).await
+    }
+
+    /// Waits until so many nodes are in one state. Returns the time at which the last of them reached it.
+    pub async fn wait_count(&self, state: State, count: usize, deadline: Duration) -> Result<Instant> {
         let what = match state {
-            State::Advertised => "all nodes to have the quantity",
-            State::Raised => "all nodes to have the higher quantity",
-            State::Lowered => "all nodes to have the lower quantity",
-            State::Vacant => "no node to have any of it",
+            State::Advertised => "nodes to have the quantity",
+            State::Raised => "nodes to have the higher quantity",
+            State::Lowered => "nodes to have the lower quantity",
+            State::Vacant => "nodes to have none of it",
         };
-        self.wait(what, deadline, |seen| seen.count(state) == self.node_count).await
+        self.wait(&format!("{count} {what}"), deadline, |seen| seen.count(state) == count).await
     }
 
     /// Waits until all nodes have the quantity again after one of them lost it. Returns that time.
     pub async fn wait_complete(&self, before: &Seen, deadline: Duration) -> Result<Instant> {
         let is_complete = |seen: &Seen| seen.completions > before.completions;
         self.wait("all nodes to have the quantity again", deadline, is_complete).await
+    }
+
+    /// Waits until the value of a node has gone down. Returns that time.
+    pub async fn wait_drop(&self, before: &Seen, deadline: Duration) -> Result<Instant> {
+        self.wait("the value of a node to go down", deadline, |seen| seen.drops > before.drops).await
     }
 
     async fn wait(&self, what: &str, deadline: Duration, is_so: impl Fn(&Seen) -> bool) -> Result<Instant> {
@@ -125,7 +151,7 @@ async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>
     let mut events = pin!(watch_nodes(&client));
     let mut closed = pin!(sender.closed());
     let mut strings = Interner::default();
-    let mut states = HashMap::<Arc<str>, State>::new();
+    let mut shown = HashMap::<Arc<str>, Shown>::new();
     loop {
         let event = tokio::select! {
             () = &mut closed => return Ok(()),
@@ -137,17 +163,14 @@ async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>
             Ok(Event::InitDone) => sender.send_modify(|seen| seen.listed = true),
             Ok(Event::InitApply(node) | Event::Apply(node)) => {
                 let node = Node::new(node, &mut strings);
-                let state = State::of(&node);
-                let before = match state {
-                    Some(state) => states.insert(node.name, state),
-                    None => states.remove(&node.name),
-                };
-                sender.send_if_modified(|seen| seen.change(before, state, node_count));
+                let now = Shown::by(&node);
+                let before = shown.insert(node.name, now).unwrap_or_default();
+                sender.send_if_modified(|seen| seen.change(before, now, node_count));
             }
             Ok(Event::Delete(node)) => {
                 let node = Node::new(node, &mut strings);
-                let before = states.remove(&node.name);
-                sender.send_if_modified(|seen| seen.change(before, None, node_count));
+                let before = shown.remove(&node.name).unwrap_or_default();
+                sender.send_if_modified(|seen| seen.change(before, Shown::default(), node_count));
             }
             Err(error) => eprintln!("    the observer's watch: {error}"),
         }
@@ -159,21 +182,26 @@ impl Seen {
         self.counts.get(&state).copied().unwrap_or(0)
     }
 
-    /// Moves a node from one state to another, and returns whether they differ. A node that does not exist has
-    /// no state.
-    fn change(&mut self, before: Option<State>, now: Option<State>, node_count: usize) -> bool {
+    /// Moves a node from what it showed to what it shows now, and returns whether they differ. A node that does not exist
+    /// shows nothing.
+    fn change(&mut self, before: Shown, now: Shown, node_count: usize) -> bool {
         if before == now {
             return false;
         }
-        if let Some(before) = before {
+        let is_lower = before.value.zip(now.value).is_some_and(|(before, now)| now < before);
+        self.drops += u64::from(is_lower);
+        self.at = Instant::now();
+        if before.state == now.state {
+            return true;
+        }
+        if let Some(before) = before.state {
             *self.counts.entry(before).or_default() -= 1;
         }
-        if let Some(now) = now {
+        if let Some(now) = now.state {
             *self.counts.entry(now).or_default() += 1;
         }
-        let is_complete = now == Some(State::Advertised) && self.count(State::Advertised) == node_count;
+        let is_complete = now.state == Some(State::Advertised) && self.count(State::Advertised) == node_count;
         self.completions += u64::from(is_complete);
-        self.at = Instant::now();
         true
     }
 }

@@ -55,7 +55,7 @@ pub async fn withdraw(cluster: &Cluster) -> Result<()> {
 fn patch(is_added: bool) -> Result<JsonPatch> {
     let quantity = QUANTITY.to_string();
     let entries = [(RESOURCE, RULE), (OTHER_RESOURCE, OTHER_RULE)];
-    let ledger = write_ledger(if is_added { &entries } else { &entries[..1] });
+    let ledger = write_ledger(QUANTITY, if is_added { &entries } else { &entries[..1] });
     let path = OTHER_RESOURCE.replace('/', "~1");
     let values = ["capacity", "allocatable"].map(|map| {
         let path = format!("/status/{map}/{path}");

@@ -36,6 +36,7 @@ pub const MEMORY: &str = "memory";
 pub const APPEAR: &str = "appear";
 pub const LOWER: &str = "lower";
 pub const HOLD: &str = "hold";
+pub const HELD: &str = "held";
 
 pub const TIME: &str = "time";
 const PEAK_MEMORY: &str = "peak memory";
@@ -137,6 +138,7 @@ impl Bench {
         let mut sample = Sample::default();
         self.flood(client, APPEAR, State::Advertised, &mut sample).await?;
         self.flood(client, LOWER, State::Lowered, &mut sample).await?;
+        self.baseline_held(&mut sample).await?;
         self.flood(client, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
         Ok(sample)
     }
@@ -227,6 +229,7 @@ impl Bench {
         tokio::time::sleep(BEFORE_IDLE).await;
         self.roll_out(&controller, LOWER, State::Lowered, &mut sample).await?;
         self.hold(&controller, &mut sample).await?;
+        self.controller_held(&controller, &mut sample).await?;
         self.roll_out(&controller, WITHDRAW, State::Vacant, &mut Sample::default()).await?;
         sample.record(HOLD, PEAK_MEMORY, MIB, controller.peak_memory_mib()?);
         controller.stop()?;
@@ -249,7 +252,7 @@ impl Bench {
     }
 
     /// Edits the rule, and measures until every node is as declared.
-    async fn roll_out(
+    pub async fn roll_out(
         &self,
         controller: &Controller,
         row: &'static str,
@@ -263,13 +266,9 @@ impl Bench {
                 span = span.until_rule_ready();
                 cluster.create_rule().await?;
             }
-            State::Raised => {
+            State::Raised | State::Lowered => {
                 span = span.until_rule_ready();
-                cluster.edit_rule(json!({"quantity": cluster::RAISED})).await?;
-            }
-            State::Lowered => {
-                span = span.until_rule_ready();
-                cluster.edit_rule(json!({"quantity": cluster::LOWERED})).await?;
+                cluster.edit_rule(json!({"quantity": state.quantity()})).await?;
             }
             State::Vacant => cluster.delete_rule().await?,
         }
@@ -291,7 +290,7 @@ impl Bench {
     }
 
     /// Sends every node the patch that is planned for it, with one watch on nodes open.
-    async fn flood(&self, client: &Client, row: &'static str, state: State, sample: &mut Sample) -> Result<()> {
+    pub async fn flood(&self, client: &Client, row: &'static str, state: State, sample: &mut Sample) -> Result<()> {
         let Self { cluster, observer, .. } = self;
         let rules = cluster::rule_set(state.quantity())?;
         let patches = baseline::patches(&cluster.list_nodes().await?, &rules);
