@@ -107,7 +107,13 @@ impl Cluster {
 
     /// Creates the rule, which selects every node.
     pub async fn create_rule(&self) -> Result<()> {
-        self.create(&rule(RULE, RESOURCE, QUANTITY)?).await
+        self.create_rule_with(ShrinkPolicy::WhenFree).await
+    }
+
+    pub async fn create_rule_with(&self, shrink_policy: ShrinkPolicy) -> Result<()> {
+        let mut rule = rule(RULE, RESOURCE, QUANTITY)?;
+        rule.spec.shrink_policy = shrink_policy;
+        self.create(&rule).await
     }
 
     async fn create(&self, rule: &NodeExtendedResource) -> Result<()> {

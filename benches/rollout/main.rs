@@ -12,7 +12,7 @@
 //! The modules, each below those that import it:
 //!
 //! ```text
-//! in_rollout · held ▶ pair              the passes, row by row
+//! in_rollout · held · pod_watch ▶ pair  the passes, row by row
 //! overload                              what a failing API server is asked
 //! edits · span · policy                 one node at a time; requests and CPU time; admission
 //! other                                 patches beside those that are measured
@@ -41,6 +41,7 @@ mod other;
 mod overload;
 mod pair;
 mod plot;
+mod pod_watch;
 mod pods;
 mod policy;
 mod proxy;
@@ -68,6 +69,7 @@ const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results
 const NODES_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-nodes.json");
 const POLICY_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-policy.json");
 const PODS_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-pods.json");
+const WATCH_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-watch.json");
 const OVERLOAD_RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/bench/results-overload.json");
 
 fn main() -> ExitCode {
@@ -115,8 +117,9 @@ fn bench() -> Result<()> {
         Ok("policy") => (&[Part::Policy], POLICY_RESULTS),
         Ok("pods") => (&[Part::Pods], PODS_RESULTS),
         Ok("overload") => (&[Part::Overload], OVERLOAD_RESULTS),
+        Ok("watch") => (&[Part::Watch], WATCH_RESULTS),
         Ok("") | Err(_) => (&[Part::Nodes, Part::Policy, Part::Pods], RESULTS),
-        Ok(rows) => bail!("ONLY={rows} is not nodes, policy, pods or overload"),
+        Ok(rows) => bail!("ONLY={rows} is not nodes, policy, pods, overload or watch"),
     };
     runtime.block_on(measure(nodes, pairs, parts, results))
 }
@@ -145,7 +148,7 @@ async fn measure(node_count: usize, pairs: usize, parts: &[Part], results: &str)
     eprintln!("    one is {size} bytes of JSON");
     let observer = Observer::start(cluster.config.clone(), node_count).await?;
     let proxy = Proxy::start(&cluster).await?;
-    let bench = Bench { cluster, observer, proxy };
+    let bench = Bench { cluster, observer, proxy, pod_count: number("PODS", 15_000)? };
 
     eprintln!("==> warming up");
     bench.warm_up().await?;
@@ -154,6 +157,10 @@ async fn measure(node_count: usize, pairs: usize, parts: &[Part], results: &str)
         if part == Part::Pods {
             eprintln!("==> creating pods");
             pods::create_all(&bench.cluster.client, node_count).await?;
+        }
+        if part == Part::Watch {
+            eprintln!("==> creating {} pods", bench.pod_count);
+            pod_watch::create_others(&bench.cluster, bench.pod_count).await?;
         }
         for pair in 0..pairs {
             // Alternate, so that a drift of the machine during the run affects both equally.
@@ -165,6 +172,9 @@ async fn measure(node_count: usize, pairs: usize, parts: &[Part], results: &str)
                     bench.record_memory_per_node(&mut sample, empty_mib);
                 }
                 samples[pair].extend(sample);
+            }
+            if part == Part::Watch {
+                bench.record_watch(&mut controllers[pair], &baselines[pair]);
             }
             // After every pair, so that an interrupted run keeps its results.
             let report = Report::new(&kubernetes, node_count, &controllers, &baselines);

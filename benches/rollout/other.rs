@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use json_patch::Patch as JsonPatch;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -22,11 +22,7 @@ use crate::nodes;
 pub fn start(client: &Client, node_count: usize) -> Result<Task> {
     let api = Api::<ApiNode>::all(client.clone());
     let patch = patch(true)?;
-    let patches = stream::unfold(tokio::time::interval(Duration::from_secs(1) / ROLLOUT_RATE), |mut ticks| async {
-        ticks.tick().await;
-        Some(((), ticks))
-    });
-    let patches = patches.zip(stream::iter(0..node_count)).for_each_concurrent(MAX_CONCURRENT_PATCHES, {
+    let patches = ticks(ROLLOUT_RATE).zip(stream::iter(0..node_count)).for_each_concurrent(MAX_CONCURRENT_PATCHES, {
         move |((), number)| {
             let (api, patch) = (api.clone(), patch.clone());
             async move {
@@ -37,6 +33,14 @@ pub fn start(client: &Client, node_count: usize) -> Result<Task> {
         }
     });
     Ok(Task::spawn(patches))
+}
+
+/// Returns a stream with so many items a second.
+pub fn ticks(rate: u32) -> impl Stream<Item = ()> {
+    stream::unfold(tokio::time::interval(Duration::from_secs(1) / rate), |mut ticks| async {
+        ticks.tick().await;
+        Some(((), ticks))
+    })
 }
 
 /// Removes the resource from all nodes that have it.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Client;
+use node_resource_advertiser::model::api::ShrinkPolicy;
 use serde_json::json;
 
 use crate::baseline::{self, WatchAndPatch};
@@ -61,6 +62,8 @@ pub enum Part {
     Pods,
     /// With an overloaded API server.
     Overload,
+    /// With many pods: the controller as it watches them, and as it does not.
+    Watch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub enum Side {
 pub struct Bench {
     pub observer: Observer,
     pub proxy: Proxy,
+    /// The number of pods in the part with many.
+    pub pod_count: usize,
     /// Dropped last, because the others hold connections to it.
     pub cluster: Cluster,
 }
@@ -96,6 +101,8 @@ impl Bench {
             (Part::Policy, Side::Controller) => self.policy(true).await,
             (Part::Pods, Side::Baseline) => self.baseline_with_pods().await,
             (Part::Pods, Side::Controller) => self.controller_with_pods().await,
+            (Part::Watch, Side::Baseline) => self.watch_pods(ShrinkPolicy::Immediate).await,
+            (Part::Watch, Side::Controller) => self.watch_pods(ShrinkPolicy::WhenFree).await,
             (Part::Overload, Side::Baseline) => Ok(Sample::default()),
             (Part::Overload, Side::Controller) => overload::measure(&self.cluster, &self.observer, &self.proxy).await,
         }
@@ -319,7 +326,7 @@ impl Bench {
     }
 
     async fn relist(&self, client: Cpu, sample: &mut Sample) -> Result<()> {
-        let Self { cluster, observer, proxy } = self;
+        let Self { cluster, observer, proxy, .. } = self;
         let span = Span::open(RELIST, cluster, &[client]).await?;
         let relist = edits::relist(cluster, observer, proxy).await?;
         sample.record_seconds(RELIST, TIME, relist.time);

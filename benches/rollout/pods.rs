@@ -1,10 +1,12 @@
 //! Pods on the nodes, for the rows that depend on them: about 4.5 KB of JSON each. Some of them request the resource,
 //! no more than the rule declares even when it is lowered.
 
+use std::time::Instant;
+
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -75,6 +77,16 @@ pub async fn end(client: &Client, pod: &BoundPod) -> Result<()> {
     let (name, at_once) = (pod.name(), DeleteParams::default().grace_period(0));
     let deleted = Api::<Pod>::default_namespaced(client.clone()).delete(&name, &at_once).await;
     deleted.with_context(|| format!("cannot delete {name}"))?;
+    Ok(())
+}
+
+/// Changes a pod's status to one that no other number gives it.
+pub async fn change(client: &Client, pod: &BoundPod, number: usize) -> Result<()> {
+    let name = pod.name();
+    let status = Patch::Merge(json!({"status": {"message": format!("{number} of {:?}", Instant::now())}}));
+    let api = Api::<Pod>::default_namespaced(client.clone());
+    let changed = api.patch_status(&name, &PatchParams::default(), &status).await;
+    changed.with_context(|| format!("cannot change {name}"))?;
     Ok(())
 }
 

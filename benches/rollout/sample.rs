@@ -51,6 +51,10 @@ impl Sample {
         self.0.iter().map(|(key, _)| key)
     }
 
+    pub fn find(&self, row: &str, measure: &str) -> Option<f64> {
+        self.0.iter().find(|(key, _)| key.row == row && key.measure == measure).map(|(_, value)| *value)
+    }
+
     /// Returns the value, or 0 for requests that were never sent.
     pub fn get(&self, key: &Key) -> Option<f64> {
         let value = self.0.iter().find(|(other, _)| other == key).map(|(_, value)| *value);
