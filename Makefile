@@ -75,7 +75,7 @@ cross-compilers: ## Install the compilers for other platforms that a release nee
 	@for target in {x86_64,aarch64}-unknown-linux-gnu x86_64-pc-windows-gnu; do hack/linker.sh $$target; done
 
 .PHONY: bench
-bench: controlplane ## Compare the controller with the baseline (NODES=1000 PAIRS=5 ONLY=nodes|policy|pods|overload), into target/bench/results.json
+bench: controlplane ## Compare the controller with the baseline (NODES=1000 PAIRS=5 ONLY=nodes|policy|pods|overload|watch, with PODS=15000), into target/bench/results.json
 	@NODES=$(or $(NODES),1000) PAIRS=$(or $(PAIRS),5) ONLY=$(ONLY) cargo bench --locked --bench rollout
 
 # The dev profile is enough: it measures the API server only.

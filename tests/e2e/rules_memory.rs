@@ -29,6 +29,8 @@ struct Attack {
     /// How often `fleeting` rules appear and vanish.
     rounds: usize,
     fleeting: usize,
+    /// Whether the patches are judged. The audit log of the whole attack has gigabytes.
+    is_judged: bool,
 }
 
 /// Half of the memory that the chart gives, attacked by rules that would not fit into all of it.
@@ -41,6 +43,7 @@ const QUICK: Attack = Attack {
     stalled: 99,
     rounds: 1,
     fleeting: 100,
+    is_judged: true,
 };
 
 /// What the chart is made for.
@@ -53,6 +56,7 @@ const WHOLE: Attack = Attack {
     stalled: 500,
     rounds: 10,
     fleeting: 500,
+    is_judged: false,
 };
 
 /// A cgroup with a memory limit; prints why if this machine permits none.
@@ -66,7 +70,7 @@ const REPAIRED: usize = 20;
 
 /// A cluster with a rule for some nodes, and with other nodes.
 fn start(attack: &Attack) -> Cluster {
-    let cluster = Cluster::start();
+    let cluster = if attack.is_judged { Cluster::start() } else { Cluster::start_unjudged() };
     for number in 1..=attack.nodes {
         let node = node(&format!("node-{number}"), &json!({}));
         send(&cluster, "POST", "/api/v1/nodes", "application/json", &node);

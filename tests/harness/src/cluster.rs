@@ -38,6 +38,14 @@ impl Cluster {
         cluster
     }
 
+    /// Starts an API server with the CRD and without an audit log: nothing judges the program's patches.
+    #[must_use]
+    pub fn start_unjudged() -> Self {
+        let cluster = Self { control_plane: ControlPlane::builder().start().expect("the control plane starts") };
+        cluster.install_crd();
+        cluster
+    }
+
     /// Starts what `builder` describes.
     #[must_use]
     pub fn start_without_crd(builder: Builder) -> Self {
