@@ -77,6 +77,8 @@ fn state(cluster: &Cluster) -> Vec<Value> {
     for rule in rules.as_array_mut().unwrap() {
         rule["metadata"]["resourceVersion"].take();
         rule["metadata"]["managedFields"].take();
+        // An older CRD drops it. With the newer one, it is written once the rules are listed again.
+        rule["status"].as_object_mut().map(|status| status.remove("requested"));
     }
     let objects = [nodes, rules].into_iter().flat_map(|list| list.as_array().unwrap().clone());
     objects.filter(|object| object["metadata"]["name"] != "canary").collect()

@@ -13,7 +13,10 @@ use anyhow::{Context as _, Result};
 use crate::reset::Snapshot;
 use crate::{Builder, Cluster, ControlPlane, builder};
 
-/// Idle clusters.
+/// How many clusters stay idle: each takes half a gigabyte, and most tests use one of a few kinds.
+const MAX_IDLE: usize = 6;
+
+/// Idle clusters, the one that was used last at the end.
 static IDLE: Mutex<Vec<Reusable>> = Mutex::new(Vec::new());
 
 /// A cluster, how it was started, and its state then.
@@ -51,8 +54,8 @@ impl Cluster {
         let builder = builder.user("limited");
         let idle = {
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = idle.iter().position(|idle| idle.builder == builder);
-            found.map(|index| idle.swap_remove(index))
+            let found = idle.iter().rposition(|idle| idle.builder == builder);
+            found.map(|index| idle.remove(index))
         };
         let idle = idle.map(|mut idle| {
             fs::remove_file(idle.marker()).unwrap();
@@ -86,6 +89,13 @@ impl Reusable {
     }
 }
 
+/// Keeps a cluster for later tests, and returns the one that ends for it.
+fn keep(cluster: Reusable) -> Option<Reusable> {
+    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    idle.push(cluster);
+    (idle.len() > MAX_IDLE).then(|| idle.remove(0))
+}
+
 impl Deref for SharedCluster {
     type Target = Cluster;
 
@@ -109,7 +119,7 @@ impl Drop for SharedCluster {
         // After a violation, dropping it fails.
         let Some(mut reusable) = self.0.take().filter(|it| it.cluster.control_plane.judge().is_ok()) else { return };
         match reusable.reset() {
-            Ok(()) => IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(reusable),
+            Ok(()) => drop(keep(reusable)),
             // The next test starts another.
             Err(error) => eprintln!("the control plane cannot be used again: {error:#}"),
         }
