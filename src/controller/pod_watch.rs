@@ -93,19 +93,23 @@ mod tests {
 
     type Frames = BoxStream<'static, io::Result<Frame<Bytes>>>;
 
-    /// An API server without pods. Each watch shows nothing, and breaks after the next of these times.
+    /// An API server without pods. Each watch shows nothing, and breaks after the next of these times; it is rejected if that
+    /// is none.
     fn client(watches: &'static [Duration]) -> Client {
         let number = Arc::new(AtomicUsize::new(0));
         let service = tower::service_fn(move |request: Request<Body>| {
+            let mut response = Response::builder().header("content-type", "application/json");
             let frames: Frames = if request.uri().query().is_some_and(|query| query.contains("watch=")) {
                 let number = number.fetch_add(1, Ordering::Relaxed);
+                if watches[number].is_zero() {
+                    response = response.status(500);
+                }
                 stream::once(sleep(watches[number]).map(|()| Err(io::Error::other("broken")))).boxed()
             } else {
                 let list =
                     r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": []}"#;
                 stream::iter([Ok(Frame::data(Bytes::from(list)))]).boxed()
             };
-            let response = Response::builder().header("content-type", "application/json");
             async move { response.body(StreamBody::new(frames)) }
         });
         Client::new(service, "default")
@@ -122,9 +126,8 @@ mod tests {
             && let Ok(observation) = timeout(Duration::from_secs(200), pods.next()).await
         {
             match observation {
-                Observation::Pods(Err(error)) => {
-                    let is_watch = matches!(error, watcher::Error::WatchFailed(_));
-                    fates.push(if is_watch { "failed".to_owned() } else { error.to_string() });
+                Observation::Pods(Err(_)) => {
+                    fates.push("failed".to_owned());
                     failed = Instant::now();
                 }
                 Observation::PodsHeard(at) => {
@@ -147,5 +150,8 @@ mod tests {
     async fn watch_that_breaks_at_once_has_not_caught_up() {
         const SHORT: Duration = Duration::from_secs(4);
         assert_eq!(fates(&[SHORT, SHORT, SHORT, HOUR]).await, ["failed", "failed", "failed", "heard after 5"]);
+        const NONE: Duration = Duration::ZERO;
+        let fates = fates(&[SHORT, NONE, NONE, NONE, NONE, NONE, HOUR]).await;
+        assert!(fates.len() == 7 && fates[..6].iter().all(|fate| fate == "failed"), "{fates:?}");
     }
 }

@@ -237,7 +237,7 @@ fn survive_legal_rules(attack: &Attack) {
     let fitting = usize::try_from(attack.limit / (1024 * 1024)).unwrap() * 3 / 2;
     let stalled = u64::try_from(attack.legal - fitting.min(attack.legal - 1)).unwrap();
     // The memory for those that are stalled has room for one in a kilobyte. More are not even known.
-    let stalled = stalled.min(attack.limit / 4 / 4 / 1024);
+    let stalled = stalled.min(attack.limit / 4 / 4 / 1024 - 100);
     wait_until("the other rules to be stalled", || {
         Ok((metric(&controller, r#"rules{state="stalled"}"#) >= stalled).then_some(()))
     })

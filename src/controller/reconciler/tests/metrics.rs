@@ -62,6 +62,23 @@ fn series(text: &str) -> BTreeSet<&str> {
     samples.filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect()
 }
 
+#[test]
+fn rules_are_counted_by_state_until_they_are_gone() {
+    let mut world = World::leading(2, &[("dongle", 4)]);
+    world.pass(5);
+    let counts = |world: &World, [ready, stalled]: [usize; 2]| {
+        let counts = [format!(r#"rules{{state="ready"}} {ready}"#), format!(r#"rules{{state="stalled"}} {stalled}"#)];
+        counts.iter().all(|line| world.metric(line))
+    };
+    assert!(counts(&world, [1, 0]));
+    world.set_rule("dongle", json!({"quantity": 0}));
+    world.pass(5);
+    assert!(counts(&world, [0, 1]));
+    world.delete_rule("dongle");
+    world.pass(5);
+    assert!(counts(&world, [0, 0]));
+}
+
 /// An alert cannot distinguish a label value that has not occurred from one that it does not know.
 #[test]
 fn metric_series_after_a_story_are_those_of_the_start() {

@@ -35,6 +35,23 @@ fn rule_not_in_force_plans_only_nodes_that_may_record_it() {
     assert_eq!(planned(0, "dongle", "example.com/dongle"), 50);
 }
 
+#[test]
+fn slot_of_a_node_that_is_deleted_in_flight_is_free_again() {
+    let mut world = World::new(1);
+    for number in 0..3 {
+        world.set_node(&format!("node-{number}"), json!({}));
+    }
+    world.start();
+    world.set_rule("dongle", json!({}));
+    world.run();
+    let (slot, node, _) = world.only_patch();
+    let deleted = world.nodes.remove(&node).unwrap();
+    world.observe(Observation::Node(Ok(Event::Delete(object(deleted)))));
+    world.reply(slot, &node, Reply::NotFound);
+    world.run_until_idle();
+    assert_eq!(world.nodes.keys().filter(|node| world.dongles(node) == 4).count(), 2);
+}
+
 /// A repair overtakes all that waits, and has a slot of its own.
 #[test]
 fn repair_overtakes_a_rollout_that_fills_all_slots() {

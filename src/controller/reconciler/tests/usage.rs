@@ -33,6 +33,11 @@ fn pods_are_watched_while_a_leader_has_a_rule_that_depends_on_them() {
         world.set_rule(rule, json!({"shrinkPolicy": "Immediate"}));
     }
     assert!(!world.watches_pods() && !world.knows_pods());
+    // What is kept for it follows pods up.
+    world.set_rule("elsewhere", json!({"shrinkPolicy": "Immediate", "paused": true}));
+    assert!(world.watches_pods());
+    world.delete_rule("elsewhere");
+    assert!(!world.watches_pods());
     world.set_rule("dongle", json!({}));
     assert!(world.watches_pods() && world.knows_pods());
     world.renews = false;
