@@ -38,6 +38,8 @@ pub(super) struct Desired {
     pub(super) is_frozen: bool,
     /// Whether the quantity is read from the node.
     pub(super) is_derived: bool,
+    /// Whether the quantity is what the ledger records, because the rule declares none now.
+    pub(super) is_recorded: bool,
     pub(super) created: Option<Timestamp>,
     pub(super) conflict_policy: ConflictPolicy,
     pub(super) deletion_policy: DeletionPolicy,
@@ -67,8 +69,8 @@ pub(super) fn desired<'a>(
             OnNode::Known(quantity) => {
                 let is_derived = rule.quantity.fixed().is_none();
                 let waits = is_derived && input.moved.contains(resource);
-                let kept = listed.filter(|_| waits).and_then(|listed| Desired::kept(rule, listed));
-                Some(kept.unwrap_or_else(|| Desired { is_derived, ..Desired::by(rule, *quantity) }))
+                let waiting = listed.filter(|_| waits).and_then(|listed| Desired::at(rule, listed));
+                Some(waiting.unwrap_or_else(|| Desired { is_derived, ..Desired::by(rule, *quantity) }))
             }
             OnNode::Unknown(_) => listed.and_then(|listed| Desired::kept(rule, listed)),
             // Not among them.
@@ -101,6 +103,7 @@ impl Desired {
             priority,
             is_frozen: true,
             is_derived: false,
+            is_recorded: true,
             created: None,
             conflict_policy: ConflictPolicy::Keep,
             deletion_policy: entry.deletion_policy,
@@ -110,6 +113,11 @@ impl Desired {
 
     /// Returns the listed state, which stays while the quantity of the rule is unknown.
     fn kept(rule: &Rule, listed: &Entry) -> Option<Self> {
+        Some(Self { is_recorded: true, ..Self::at(rule, listed)? })
+    }
+
+    /// Returns what the rule declares, at the listed quantity.
+    fn at(rule: &Rule, listed: &Entry) -> Option<Self> {
         Some(Self::by(rule, listed.quantity.parse().ok()?))
     }
 
@@ -120,6 +128,7 @@ impl Desired {
             priority: Some(rule.priority),
             is_frozen: false,
             is_derived: false,
+            is_recorded: false,
             created: rule.created,
             conflict_policy: rule.conflict_policy,
             deletion_policy: rule.deletion_policy,

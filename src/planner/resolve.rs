@@ -215,14 +215,19 @@ impl Resolver<'_> {
         }
         let listed = observed.listed_quantity();
         let appears = listed.is_none() && observed.is_vacant();
-        if let PodUsage::Known(NodeRequests { bound, started }) = &self.input.pods {
+        // What a rule does not declare now stays as it is recorded, and would stay above that when the pods have ended.
+        let raised_for = |requests: &NodeRequests| match desired.is_recorded {
+            true => Quantity::default(),
+            false => requests.started.get(resource),
+        };
+        if let PodUsage::Known(requests) = &self.input.pods {
             let had = observed.most_or_listed().unwrap_or_default();
-            let held = bound.get(resource).min(had.max(started.get(resource)));
+            let held = requests.bound.get(resource).min(had.max(raised_for(requests)));
             return Ok(desired.quantity.max(advertisable(held)));
         }
         let current = observed.most_or_listed().unwrap_or(desired.quantity);
         let raised = match &self.input.pods {
-            PodUsage::LastKnown { requests, .. } => advertisable(requests.started.get(resource)),
+            PodUsage::LastKnown { requests, .. } => advertisable(raised_for(requests)),
             _ => Quantity::default(),
         };
         if appears {

@@ -97,6 +97,19 @@ fn value_is_no_less_than_what_bound_pods_request_and_rises_with_those_that_have_
     }
 }
 
+/// Of a paused rule, an invalid one, and one whose quantity is unknown: the value would stay there after the pods.
+#[test]
+fn recorded_value_does_not_rise_with_pods_that_have_started() {
+    let unknown = json!({"quantityFrom": {"nodeLabel": {"key": "example.com/slots"}, "max": 10}});
+    for rule in [json!({"quantity": 2, "paused": true}), json!("invalid"), unknown] {
+        for (has, expected) in [("4", &[][..]), ("0", &["repaired example.com/dongle=4 (rule r; was 0)"])] {
+            let node = owned(dongles(has, has), "4", "r");
+            let planned = plan(&decoded(&node_object(&node)), &rule_set(&json!({ "r": rule })), &bound(9, 9));
+            assert_eq!(change_texts(&planned), expected, "{rule}");
+        }
+    }
+}
+
 /// Nothing is lowered while what pods request may have changed; what they requested still raises.
 #[test]
 fn value_rises_with_pods_that_were_known_to_have_started_and_goes_no_lower() {

@@ -60,6 +60,7 @@ impl NodeWrite<'_> {
             // A value of another that pods keep where it was.
             "adopted" if may_be_held => &["Adopted", "TakenOver"],
             "adopted" => &["Adopted"],
+            "adopted from a kubelet" => &["Adopted", "TakenOver"],
             "taken over" => &["TakenOver"],
             "withdrawn" => &["Withdrawn"],
             "released" => &["Released"],
@@ -73,13 +74,12 @@ impl NodeWrite<'_> {
         let writes = old.values != new.values;
         let vacant = old.values.iter().all(|value| value.is_none_or(|value| value == 0));
         match (&old.entry, &new.entry) {
-            (None, Some((quantity, ..))) if !writes => {
-                if is_adoptable(self.before, self.history, resource, *quantity) {
-                    "adopted"
-                } else {
-                    "taken over"
-                }
+            (None, Some((quantity, ..))) if !writes && is_adoptable(self.before, &[], resource, *quantity) => "adopted",
+            // Whether the sender remembers that the ledger listed it is its own affair.
+            (None, Some((quantity, ..))) if !writes && is_adoptable(self.before, self.history, resource, *quantity) => {
+                "adopted from a kubelet"
             }
+            (None, Some(_)) if !writes => "taken over",
             (None, _) if vacant => "advertised",
             (None, _) => "taken over",
             (Some(_), None) if old.values == [None; 2] => "unlisted",

@@ -156,10 +156,12 @@ impl World {
             // Where the node had changed before the patch arrived, such as by a kubelet that copies capacity, what is
             // reported is what was seen.
             "Repaired" => ("event: repaired", &["repaired", "repeated", "lost", "unseen"]),
-            "TakenOver" => ("event: taken over", &["taken over", "repeated", "unseen", "listing lost"]),
+            "TakenOver" => {
+                ("event: taken over", &["taken over", "adopted from a kubelet", "repeated", "unseen", "listing lost"])
+            }
             "Withdrawn" => ("event: withdrawn", &["withdrawn", "unlisted"]),
             "Released" => ("event: released", &["released", "unlisted"]),
-            "Adopted" => ("event: adopted", &["adopted", "listing lost", "unseen"]),
+            "Adopted" => ("event: adopted", &["adopted", "adopted from a kubelet", "listing lost", "unseen"]),
             "Held" => ("event: held", &["held", "listing lost", "unseen"]),
             _ => return self.check_state(event),
         };
