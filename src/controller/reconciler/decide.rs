@@ -171,7 +171,7 @@ impl Question<'_> {
     }
 
     /// If the API server rejects what a rule declares, on this node or on many others, a lost value is restored as it was
-    /// recorded.
+    /// recorded. What is planned without rules is as recorded, and a standby's tests of what it saw stay in its patch.
     fn repair_as_recorded(&self, changes: &mut [Change], contested: &Contested) {
         let node = &self.state.node;
         let is_rejected = |change: &Change| {
@@ -179,7 +179,7 @@ impl Question<'_> {
             let is_stopped = || self.rollouts.stopped_until(change, &node.name, self.now.instant).is_some();
             change.is_repair() && (is_rejected_here || is_stopped())
         };
-        if !changes.iter().any(is_rejected) {
+        if self.authority != Authority::Rules || !changes.iter().any(is_rejected) {
             return;
         }
         let repairs = planner::plan_repairs(node, contested);

@@ -80,6 +80,22 @@ fn reset_repair_that_lands_after_a_withdrawal_changes_nothing() {
     assert!(matches!(world.apply(&node, &patch), Reply::Stale { .. }));
 }
 
+/// It is rejected, sent once more, and lands when another client has written another value.
+#[test]
+fn reset_repair_after_a_rejection_overwrites_nothing_that_it_has_not_seen() {
+    let mut world = standby(1);
+    world.reset("node-0");
+    world.advance(LEADER_TIME);
+    let (slot, node, _) = world.only_patch();
+    world.reply(slot, &node, Reply::Rejected("a policy".to_owned()));
+    world.advance(Duration::from_secs(5));
+    let (_, node, patch) = world.only_patch();
+    world.watching = false;
+    world.set_dongles("node-0", 6);
+    assert!(matches!(world.apply(&node, &patch), Reply::Stale { .. }), "{patch}");
+    assert_eq!(world.dongles("node-0"), 6);
+}
+
 #[test]
 fn standby_leaves_what_no_kubelet_has_reset() {
     let mut world = standby(1);
