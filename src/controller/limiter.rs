@@ -146,7 +146,7 @@ impl Limiter {
         }
     }
 
-    /// Takes back the slot of a request that has ended.
+    /// Frees the slot of a request that has ended.
     pub(super) fn give_back(&mut self, slot: Slot) {
         self.in_flight[slot.kind as usize] -= 1;
     }

@@ -7,7 +7,7 @@ use kube::runtime::watcher;
 
 use super::super::responses::failed;
 use super::calm::Rest;
-use super::world::{Late, MAX_LATENCY, NODE, Open, Shown, World};
+use super::world::{Late, MAX_LATENCY, NODES, Open, Shown, World};
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Observation};
@@ -53,7 +53,7 @@ impl World {
         let behind = |watch: &usize| self.behind[*watch].as_ref().is_some_and(|it| *watch == 2 || !it.is_empty());
         actions.extend([0, 1, 2].into_iter().filter(behind).map(Action::Show));
         // Some time after a pod is bound, its kubelet has started or rejected it.
-        if self.pods > 0 && !self.has_started && self.node.is_some() {
+        if self.pods > 0 && !self.has_started && self.nodes[0].is_some() {
             actions.push(Action::Start);
             actions.extend((self.pods > self.schedulable()).then_some(Action::End));
         }
@@ -82,7 +82,7 @@ impl World {
             actions.extend((!self.is_deposed).then_some(Action::Depose));
         }
         if self.actions_left > 0 {
-            match self.node {
+            match self.nodes[0] {
                 Some(node) => {
                     let is_reset = node.amounts[0].values == [Some(0); 2];
                     let has_value = node.amounts[0].values[0].is_some();
@@ -124,8 +124,8 @@ impl World {
                 self.answer(open)?;
             }
             Action::Fail(place, code) => match self.open.remove(place) {
-                Open::Patch { slot, .. } => {
-                    let node = NODE.into();
+                Open::Patch { slot, node, .. } => {
+                    let node = NODES[node].into();
                     let reply = match code {
                         403 => Reply::Forbidden("no right".to_owned()),
                         422 => Reply::Rejected("a policy".to_owned()),
@@ -147,21 +147,21 @@ impl World {
                 }
             },
             Action::Lose(place) | Action::Delay(place) => {
-                if let Open::Patch { slot, patch, license } = self.open.remove(place) {
+                if let Open::Patch { slot, node, patch, license } = self.open.remove(place) {
                     if action == Action::Lose(place) {
-                        self.apply(&patch, &license)?;
+                        self.apply(node, &patch, &license)?;
                     } else {
                         let until = self.now.instant + MAX_LATENCY;
-                        self.late.push(Late { patch, license, until });
+                        self.late.push(Late { node, patch, license, until });
                     }
                     let lost = RequestError::Transport("no answer".to_owned());
-                    let (node, reply) = (NODE.into(), Reply::from(lost));
+                    let (node, reply) = (NODES[node].into(), Reply::from(lost));
                     self.reconciler.complete(Completion::NodePatched { slot, node, reply }, self.now);
                 }
             }
             Action::Land(place) => {
-                let Late { patch, license, .. } = self.late.remove(place);
-                self.apply(&patch, &license)?;
+                let Late { node, patch, license, .. } = self.late.remove(place);
+                self.apply(node, &patch, &license)?;
             }
             Action::Show(watch) => {
                 let shown = self.behind[watch].as_mut().and_then(VecDeque::pop_front);
@@ -184,14 +184,14 @@ impl World {
             Action::SetRule(rule, quantity) => self.set_rule(rule, quantity),
             Action::DeleteRule(rule) => self.delete_rule(rule),
             Action::DeleteNode => {
-                let node = self.node_object();
-                self.node = None;
+                let node = self.node_object(0);
+                self.nodes[0] = None;
                 node.into_iter().for_each(|node| self.show(0, Shown::Delete(node)));
             }
             Action::CreateNode => {
                 self.uids += 1;
-                self.node = Some(SmallNode::new(self.uids));
-                self.show_node();
+                self.nodes[0] = Some(SmallNode::new(self.uids));
+                self.show_node(0);
             }
             Action::Bind => self.change_pod(self.schedulable(), false),
             Action::Start => self.change_pod(self.pods, true),
@@ -203,9 +203,9 @@ impl World {
     /// Answers a request as an API server does that works.
     pub(super) fn answer(&mut self, open: Open) -> Result<(), String> {
         let completion = match open {
-            Open::Patch { slot, patch, license, .. } => {
-                let reply = self.apply(&patch, &license)?;
-                Completion::NodePatched { slot, node: NODE.into(), reply }
+            Open::Patch { slot, node, patch, license } => {
+                let reply = self.apply(node, &patch, &license)?;
+                Completion::NodePatched { slot, node: NODES[node].into(), reply }
             }
             Open::Rules { is_valid } => {
                 self.has_rules |= is_valid;
@@ -224,18 +224,18 @@ impl World {
     /// Another process leads from now on, which knows nothing of what this one has sent.
     fn crash(&mut self) {
         for open in std::mem::take(&mut self.open) {
-            if let Open::Patch { patch, license, .. } = open {
+            if let Open::Patch { node, patch, license, .. } = open {
                 let until = self.now.instant + MAX_LATENCY;
-                self.late.push(Late { patch, license, until });
+                self.late.push(Late { node, patch, license, until });
             }
         }
         self.restart();
     }
 
     fn write(&mut self, value: u8, writer: Writer) {
-        if let Some(node) = &mut self.node {
+        if let Some(node) = &mut self.nodes[0] {
             [0, 1].into_iter().for_each(|map| node.amounts[0].write(map, Some(value), writer));
-            self.show_node();
+            self.show_node(0);
         }
     }
 }

@@ -1,12 +1,11 @@
 //! What holds in every state, and what a state comes to where nothing happens but answers.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::super::world::object;
 use super::actions::Action;
-use super::world::{NODE, Open, World};
-use crate::controller::tests::exploration::node::RESOURCES;
+use super::world::{NODES, Open, World};
+use crate::controller::tests::exploration::node::{RESOURCES, SmallNode};
 use crate::model::pod::{NodeRequests, Requests};
 use crate::planner::input::{NewValues, PlanningInput, PodUsage};
 use crate::planner::plan;
@@ -45,15 +44,18 @@ impl World {
 
     /// Every node with work to do is in exactly one place (I8).
     pub(super) fn check_places(&self) -> Result<(), String> {
+        (0..self.nodes.len()).try_for_each(|node| self.check_place(node))
+    }
+
+    fn check_place(&self, place: usize) -> Result<(), String> {
         let queue = &self.reconciler.schedule.queue;
-        let key = NODE.into();
-        let requests = |open: &&Open| matches!(open, Open::Patch { .. });
-        let open = self.open.iter().filter(requests).count();
-        if self.reconciler.nodes.get(NODE).is_none() {
+        let key = NODES[place].into();
+        let is_open = self.open.iter().any(|open| matches!(open, Open::Patch { node, .. } if *node == place));
+        if self.reconciler.nodes.get(NODES[place]).is_none() {
             let is_gone = !queue.has(&key) || queue.is_in_flight(&key);
             return if is_gone { Ok(()) } else { Err("I8: a node is queued that is gone".into()) };
         }
-        if queue.is_in_flight(&key) && open == 0 {
+        if queue.is_in_flight(&key) && !is_open {
             return Err("I8: a node waits for a response that never comes".into());
         }
         if queue.awaits_usage(&key) && !self.watches_pods() {
@@ -66,18 +68,17 @@ impl World {
         Ok(())
     }
 
-    /// Checks that silence and answers lead to a state with nothing to do. `known` are states that have been seen to
-    /// come to rest.
-    pub(super) fn check_rest(&self, known: &mut HashSet<u64>) -> Result<(), String> {
+    /// Checks that silence and answers lead to a state with nothing to do. `is_known` says whether a state has been seen
+    /// to come to rest. Returns the states on the way that were not.
+    pub(super) fn check_rest(&self, is_known: impl Fn(u64) -> bool) -> Result<Vec<u64>, String> {
         let mut world = self.clone();
         // What a state may still happen to, it does not here.
         (world.actions_left, world.faults_left) = (0, 0);
         let mut path = Vec::new();
         for _ in 0..MAX_STEPS {
             let fingerprint = world.fingerprint();
-            if known.contains(&fingerprint) {
-                known.extend(path);
-                return Ok(());
+            if is_known(fingerprint) {
+                return Ok(path);
             }
             path.push(fingerprint);
             world.check_places()?;
@@ -86,10 +87,9 @@ impl World {
                 world.act(action)?;
                 continue;
             }
-            if world.is_converged()? {
+            if world.is_converged() {
                 world.check_silence()?;
-                known.extend(path);
-                return Ok(());
+                return Ok(path);
             }
             if matches!(world.wait()?, Rest::Forever) {
                 return Err(format!("I8: the node is lost: {}", world.describe()));
@@ -112,17 +112,17 @@ impl World {
     }
 
     /// Whether the node is as the rules and its pods ask for, by a plan of what is really there, and nothing is to follow.
-    fn is_converged(&self) -> Result<bool, String> {
-        let Some(node) = self.node_object() else { return Ok(true) };
+    fn is_converged(&self) -> bool {
         let valid = self.rules.values().cloned().map(|rule| Arc::new(Rule::new(&object(rule)).unwrap()));
         let rules = RuleSet::new(valid, []);
-        let pods = PodUsage::Known(self.requests());
-        let input = PlanningInput { pods, new_values: NewValues::Check, ..PlanningInput::default() };
-        let node = crate::controller::tests::exploration::node::SmallNode::decoded(node);
-        if !plan(&node, &rules, &input).changes().is_empty() {
-            return Ok(false);
-        }
-        Ok(true)
+        let is_converged = |place: usize| {
+            let Some(node) = self.node_object(place) else { return true };
+            let requests = if place == 0 { self.requests() } else { NodeRequests::default() };
+            let pods = PodUsage::Known(requests);
+            let input = PlanningInput { pods, new_values: NewValues::Check, ..PlanningInput::default() };
+            plan(&SmallNode::decoded(node), &rules, &input).changes().is_empty()
+        };
+        (0..self.nodes.len()).all(is_converged)
     }
 
     /// What the pod requests, and what is so if it has started.
@@ -137,17 +137,18 @@ impl World {
 
     /// The state in a line.
     pub(super) fn describe(&self) -> String {
-        let node = self.node.map_or("no node".to_owned(), |node| node.to_string());
+        let nodes = self.nodes.iter().map(|node| node.map_or("no node".to_owned(), |node| node.to_string()));
+        let nodes = nodes.collect::<Vec<_>>().join(", ");
         let rules = self
             .rules
             .iter()
             .map(|(rule, object)| format!("{}={}", ["first", "second"][*rule], object["spec"]["quantity"]));
         let rules = rules.collect::<Vec<_>>().join(" ");
         let mut text =
-            format!("{node}; pod {}{}, rules {rules}", self.pods, if self.has_started { " started" } else { "" });
+            format!("{nodes}; pod {}{}, rules {rules}", self.pods, if self.has_started { " started" } else { "" });
         for open in &self.open {
             text += match open {
-                Open::Patch { .. } => ", a patch is open",
+                Open::Patch { node, .. } => [", a patch is open", ", a patch of node-2 is open"][*node],
                 Open::Pods => ", a list of pods is open",
                 Open::Rules { .. } => ", a list of rules is open",
             };

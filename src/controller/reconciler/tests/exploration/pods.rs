@@ -4,7 +4,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::super::world::object;
-use super::world::{NODE, Open, Shown, World};
+use super::world::{NODES, Open, Shown, World};
 use crate::controller::reconciler::*;
 use crate::controller::tests::exploration::node::RESOURCES;
 
@@ -23,7 +23,7 @@ impl World {
         let status = if self.has_started { simulator::pods::running() } else { json!({"phase": "Pending"}) };
         let requests = json!({RESOURCES[0]: self.pods.to_string()});
         json!({"metadata": {"uid": "pod", "resourceVersion": "1"},
-            "spec": {"nodeName": NODE, "containers": [{"resources": {"requests": requests}}]}, "status": status})
+            "spec": {"nodeName": NODES[0], "containers": [{"resources": {"requests": requests}}]}, "status": status})
     }
 
     pub(super) fn show_pods_now(&mut self, shown: Shown) {

@@ -1,6 +1,6 @@
 //! A world of one node and two rules that can be copied, and every request in it that is unanswered.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::super::world::object;
+use super::reached::request;
 use crate::cluster::lease::Written;
 use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
@@ -25,7 +26,8 @@ use crate::model::pod::Requests;
 use crate::planner::input::PodUsage;
 use crate::planner::tests::try_apply;
 
-pub(super) const NODE: &str = "node-1";
+/// The second is there where two share one slot.
+pub(super) const NODES: [&str; 2] = ["node-1", "node-2"];
 const NODE_CREATED: &str = "2026-01-01T00:00:00Z";
 /// Longer than anything takes: renewals are none of what is explored.
 const LEASE_DURATION: Duration = Duration::from_secs(100_000);
@@ -35,6 +37,7 @@ const LEASE_DURATION: Duration = Duration::from_secs(100_000);
 pub(super) enum Open {
     Patch {
         slot: Slot,
+        node: usize,
         patch: Patch,
         license: License,
     },
@@ -52,6 +55,7 @@ pub(super) const MAX_LATENCY: Duration = Duration::from_secs(60);
 /// A patch whose response is lost, and which may be applied yet.
 #[derive(Clone, Debug)]
 pub(super) struct Late {
+    pub(super) node: usize,
     pub(super) patch: Patch,
     pub(super) license: License,
     /// When the API server has given up on it.
@@ -65,13 +69,23 @@ pub(super) enum Shown {
     Delete(Value),
 }
 
+/// How large a world is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// Two of them share one slot.
+    pub(super) nodes: usize,
+    pub(super) actions: u8,
+    pub(super) faults: u8,
+}
+
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) reconciler: Reconciler,
     pub(super) now: Now,
-    pub(super) node: Option<SmallNode>,
+    pub(super) nodes: Vec<Option<SmallNode>>,
+    /// Of the nodes.
+    pub(super) versions: Vec<u64>,
     pub(super) uids: u8,
-    pub(super) node_version: u64,
     pub(super) version: u64,
     pub(super) rules: BTreeMap<usize, Value>,
     /// What the pod on the node requests, and whether it has started; 0 for none.
@@ -93,17 +107,19 @@ pub(super) struct World {
     pub(super) faults_left: u8,
     /// How many patches have been sent.
     pub(super) patches: usize,
+    /// What has been sent since it was last asked.
+    pub(super) sent: BTreeSet<&'static str>,
 }
 
 impl World {
     /// A leader with both rules at 1 and 2, the second of higher priority on the other resource.
-    pub(super) fn new(actions_left: u8, faults_left: u8) -> Self {
+    pub(super) fn new(Size { nodes, actions, faults }: Size) -> Self {
         let mut world = Self {
-            reconciler: reconciler(),
+            reconciler: reconciler(nodes),
             now: Now { instant: Instant::now(), wall: "2026-02-01T00:00:30Z".parse().unwrap() },
-            node: Some(SmallNode::new(1)),
-            uids: 1,
-            node_version: 1_000_000,
+            nodes: (1..=nodes).map(|uid| Some(SmallNode::new(uid as u8))).collect(),
+            versions: vec![1_000_000; nodes],
+            uids: nodes as u8,
             version: 1_000_000,
             rules: BTreeMap::new(),
             pods: 0,
@@ -115,9 +131,10 @@ impl World {
             behind: [None, None, None],
             is_deposed: false,
             has_rules: false,
-            actions_left,
-            faults_left,
+            actions_left: actions,
+            faults_left: faults,
             patches: 0,
+            sent: BTreeSet::new(),
         };
         world.set_rule(0, 2);
         world.restart();
@@ -126,7 +143,7 @@ impl World {
 
     /// A new process, which lists everything and leads.
     pub(super) fn restart(&mut self) {
-        self.reconciler = reconciler();
+        self.reconciler = reconciler(self.nodes.len());
         self.is_deposed = false;
         self.has_rules = false;
         self.watches_pods = [false; 2];
@@ -137,12 +154,12 @@ impl World {
         self.observe(Observation::Lease(Ok(Event::InitDone)));
     }
 
-    /// Everything beside the reconciler that decides what happens next.
+    /// Everything beside the reconciler that decides what happens next, but for how much more may happen.
     pub(super) fn facts(&self) -> impl Debug {
-        let budget = (self.actions_left, self.faults_left, self.is_deposed, self.has_rules);
-        let objects = (self.node, self.node_version, &self.rules, self.pods, self.has_started);
+        let term = (self.is_deposed, self.has_rules);
+        let objects = (&self.nodes, &self.versions, &self.rules, self.pods, self.has_started);
         let pods = (self.watches_pods, self.shown_pods);
-        (budget, objects, pods, self.open.clone(), self.late.clone(), &self.behind)
+        (term, objects, pods, self.open.clone(), self.late.clone(), &self.behind)
     }
 
     pub(super) fn observe(&mut self, observation: Observation) {
@@ -152,15 +169,18 @@ impl World {
     pub(super) fn list_nodes(&mut self) {
         self.behind[0] = None;
         self.observe(Observation::Node(Ok(Event::Init)));
-        if let Some(node) = self.node_object() {
-            self.observe(Observation::Node(Ok(Event::InitApply(object(node)))));
+        for place in 0..self.nodes.len() {
+            if let Some(node) = self.node_object(place) {
+                self.observe(Observation::Node(Ok(Event::InitApply(object(node)))));
+            }
         }
         self.observe(Observation::Node(Ok(Event::InitDone)));
     }
 
-    pub(super) fn node_object(&self) -> Option<Value> {
-        let mut node = self.node?.object(NODE_CREATED);
-        node["metadata"]["resourceVersion"] = json!(self.node_version.to_string());
+    pub(super) fn node_object(&self, place: usize) -> Option<Value> {
+        let mut node = self.nodes[place]?.object(NODE_CREATED);
+        node["metadata"]["name"] = json!(NODES[place]);
+        node["metadata"]["resourceVersion"] = json!(self.versions[place].to_string());
         Some(node)
     }
 
@@ -169,10 +189,10 @@ impl World {
         self.version
     }
 
-    /// The node has changed.
-    pub(super) fn show_node(&mut self) {
-        self.node_version = self.next_version();
-        if let Some(node) = self.node_object() {
+    /// A node has changed.
+    pub(super) fn show_node(&mut self, place: usize) {
+        self.versions[place] = self.next_version();
+        if let Some(node) = self.node_object(place) {
             self.show(0, Shown::Apply(node));
         }
     }
@@ -224,7 +244,7 @@ impl World {
     }
 
     pub(super) fn schedulable(&self) -> u8 {
-        self.node.and_then(|node| node.amounts[0].values[1]).unwrap_or_default()
+        self.nodes[0].and_then(|node| node.amounts[0].values[1]).unwrap_or_default()
     }
 
     /// Lets the reconciler do all that it can at this moment. Returns when it has more to do.
@@ -253,6 +273,7 @@ impl World {
     }
 
     fn take(&mut self, effect: Effect) -> Result<(), String> {
+        self.sent.insert(request(&effect));
         let completion = match effect {
             Effect::WriteLease(write) => {
                 let mut lease = write.lease;
@@ -265,16 +286,17 @@ impl World {
                 Completion::LeaseWritten { started: self.now.instant, written, found: None }
             }
             Effect::ReleaseLease(_) => Completion::LeaseReleased,
-            Effect::PatchNode { slot, patch, .. } => {
+            Effect::PatchNode { slot, patch, node } => {
                 // The first operation tests the uid: a node that was recreated is another one, and no patch of the node
                 // before it applies there.
                 let is_same_node = |other: &Patch| other.0.first() == patch.0.first();
                 if self.open.iter().any(|open| matches!(open, Open::Patch { patch, .. } if is_same_node(patch))) {
                     return Err("I8: two patches of one node are in flight".to_owned());
                 }
-                let license = self.license()?;
+                let node = NODES.iter().position(|name| **name == *node).unwrap();
+                let license = self.license(node)?;
                 self.patches += 1;
-                self.open.push(Open::Patch { slot, patch, license });
+                self.open.push(Open::Patch { slot, node, patch, license });
                 return Ok(());
             }
             Effect::PatchStatus { slot, rule, uid, status } => {
@@ -289,7 +311,7 @@ impl World {
     }
 
     /// What a patch may do that is sent now.
-    fn license(&self) -> Result<License, String> {
+    fn license(&self, place: usize) -> Result<License, String> {
         let kind = match (self.is_deposed, self.has_rules) {
             (true, _) => Planned::Resets,
             (false, false) => Planned::Repairs,
@@ -298,8 +320,8 @@ impl World {
         let valid = self.reconciler.rules.iter().filter_map(|(_, state)| state.rule.as_ref().ok());
         let decides = valid.max_by_key(|rule| rule.priority);
         let when_free = decides.is_some_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
-        let [bound, started] = self.shown_pods;
-        let known = self.reconciler.usage_on(NODE, self.now.instant);
+        let [bound, started] = if place == 0 { self.shown_pods } else { [0; 2] };
+        let known = self.reconciler.usage_on(NODES[place], self.now.instant);
         let floor = match (kind, &known) {
             (Planned::Plan, _) if !when_free => Floor::Any,
             (_, PodUsage::Known(requests)) => {
@@ -314,7 +336,7 @@ impl World {
         };
         let overwrites =
             kind == Planned::Plan && decides.is_some_and(|rule| rule.conflict_policy == ConflictPolicy::Overwrite);
-        let state = self.reconciler.nodes.get(NODE);
+        let state = self.reconciler.nodes.get(NODES[place]);
         let seen = [0, 1].map(|map| {
             let node = state.map(|state| &state.node)?;
             let map = [&node.capacity, &node.allocatable][map].as_ref()?;
@@ -324,28 +346,29 @@ impl World {
         Ok(License { kind, grants: [grant; 2] })
     }
 
-    /// Applies a patch as the API server does. `None` where a test does not hold.
-    pub(super) fn apply(&mut self, patch: &Patch, license: &License) -> Result<Reply, String> {
-        let Some((mut object, before)) = self.node_object().zip(self.node) else {
+    /// Applies a patch as the API server does.
+    pub(super) fn apply(&mut self, place: usize, patch: &Patch, license: &License) -> Result<Reply, String> {
+        let Some((mut object, before)) = self.node_object(place).zip(self.nodes[place]) else {
             return Ok(Reply::NotFound);
         };
         if try_apply(&mut object, patch).is_err() {
-            let node = Box::new(super::super::world::object(self.node_object().unwrap()));
+            let node = Box::new(super::super::world::object(self.node_object(place).unwrap()));
             return Ok(Reply::Stale { node, message: "422: a test failed".to_owned() });
         }
         let after = before.written(&object);
         check(license, &before, &after)?;
-        self.node = Some(after);
+        self.nodes[place] = Some(after);
         if before != after {
-            self.show_node();
+            self.show_node(place);
         }
-        Ok(Reply::Patched(Box::new(super::super::world::object(self.node_object().unwrap()))))
+        Ok(Reply::Patched(Box::new(super::super::world::object(self.node_object(place).unwrap()))))
     }
 }
 
-fn reconciler() -> Reconciler {
+/// Two nodes share one slot.
+fn reconciler(nodes: usize) -> Reconciler {
     let options = Options {
-        concurrency: 16,
+        concurrency: if nodes == 1 { 16 } else { 1 },
         rollouts: RolloutLimits::NONE,
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::from_secs(300),
