@@ -217,6 +217,12 @@ impl Change {
         matches!(self.action, Action::Repair { .. })
     }
 
+    /// Returns the quantity that the ledger lists after the change; `None` if it does not list the resource.
+    #[must_use]
+    pub fn listed_quantity(&self) -> Option<&str> {
+        self.quantity().filter(|_| !matches!(self.action, Action::Release { .. }))
+    }
+
     /// Returns the quantity after the change, if it is known; `None` if the resource is removed, or released unchanged.
     #[must_use]
     pub fn quantity(&self) -> Option<&str> {

@@ -13,7 +13,7 @@ use crate::model::node::Node;
 #[must_use]
 pub fn has_after(node: &Node, ledger: &Ledger, resource: &str, changes: &[Change]) -> bool {
     match changes.iter().find(|change| change.resource == resource) {
-        Some(change) => change.quantity().is_some(),
+        Some(change) => change.listed_quantity().is_some(),
         None => ledger.get(resource).is_some() && Observed::on(node, ledger, resource).is_as_listed(),
     }
 }

@@ -42,11 +42,9 @@ impl Reconciler {
                 return managers(&change.resource).is_none_or(ResourceManagers::are_own);
             }
             let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
-            let is_released = matches!(change.action, Action::Release { .. });
             let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
             // Another client may have removed the entry alone.
-            listed == change.quantity().filter(|_| !is_released)
-                && !(is_withdrawn && state.node.values(&change.resource) != [None, None])
+            listed == change.listed_quantity() && !(is_withdrawn && state.node.values(&change.resource) != [None, None])
         });
         self.report_changes(node, &changes, now);
         self.count_conflicts(node, &changes, |_| true, now)

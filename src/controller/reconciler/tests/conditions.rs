@@ -144,6 +144,20 @@ fn condition_stays_true_where_an_invalid_rule_keeps_the_value_for_all() {
     assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised True Advertised");
 }
 
+/// The same patch restores the value and releases it: the paused rule has none.
+#[test]
+fn condition_is_false_where_a_lost_value_is_released_beside_a_paused_rule() {
+    let mut world = advertised();
+    world.set_rule("dongle", json!({"deletionPolicy": "Retain"}));
+    world.set_rule("later", json!({"paused": true}));
+    world.pass(2);
+    assert_eq!(conditions(&world)[0], "noderesource.dev/Advertised True Advertised");
+    world.set_dongles("node-0", 0);
+    world.delete_rule("dongle");
+    assert_eq!(patches_in_a_minute(&mut world), 1);
+    assert_eq!((world.dongles("node-0"), &*conditions(&world)[0]), (4, "noderesource.dev/Advertised False Paused"));
+}
+
 #[test]
 fn condition_goes_with_the_last_rule() {
     let mut world = advertised();
