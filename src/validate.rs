@@ -18,6 +18,7 @@ mod dropped_nulls;
 mod hints;
 mod metadata;
 mod overlaps;
+mod placeholder;
 mod render;
 mod report;
 mod resource_refs;
@@ -118,7 +119,7 @@ impl Validator {
         (self.cross_checks.into_rules(), self.report)
     }
 
-    fn unreadable(&mut self, ReadError { location, reason }: ReadError) {
+    fn unreadable(&mut self, ReadError { location, reason, .. }: ReadError) {
         // Each hint searches the whole file.
         let few = self.report.count(Severity::Unreadable) < HINTED;
         let hint = if few { hints::unreadable(&location) } else { None };
@@ -179,7 +180,7 @@ impl Validator {
                 Code::Type => hints::of_type(value),
                 _ => None,
             };
-            violation.hint = hint.or(violation.hint.take());
+            violation.hint = violation.placeholder(value).or(hint).or(violation.hint.take());
         }
         let found = violations.into_iter().map(|violation| Diagnostic::found(violation, document));
         let mut diagnostics: Vec<_> = found.chain(hints::numbers(document)).collect();

@@ -26,6 +26,7 @@ use super::args::ClusterArgs;
 use super::message::{print_message, print_notes};
 use super::output::print;
 use super::rule_files;
+use crate::manifest::{Exclude, Glob, Inputs};
 use crate::model::label::printable;
 use crate::planner::rules::RuleSet;
 use check::difference::Comparison;
@@ -52,6 +53,11 @@ pub(super) struct Args {
     /// Read subfolders of the folders in -f too
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// Files and folders to skip in -f: a name or, if it contains a slash, a path; can be repeated
+    ///
+    /// `*` and `?` do not match a slash; `**` does.
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<Glob>,
     /// The autoscaler, and for Cluster Autoscaler its cloud provider
     #[arg(long = "for", value_name = "AUTOSCALER", value_enum)]
     target: Target,
@@ -125,7 +131,11 @@ pub(super) async fn run(args: Args) -> ExitCode {
 /// Prints what was asked for, and returns whether everything is expressed and as declared.
 async fn answer(args: &Args) -> Result<bool, AutoscalerError> {
     args.check_combination()?;
-    let rules = rule_files::read(&args.rules, args.recursive)?;
+    let rules = rule_files::read(&Inputs {
+        paths: args.rules.clone(),
+        recursive: args.recursive,
+        exclude: Exclude::from(args.exclude.clone()),
+    })?;
     let rules = RuleSet::new(rules.into_iter().map(Arc::new), []);
     match args.target.form() {
         None => args.of_karpenter(&rules).await,

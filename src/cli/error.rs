@@ -87,6 +87,9 @@ pub enum Error {
     /// The rules have errors, which have been reported.
     #[error("the rules have errors; correct them first")]
     InvalidRules,
+    /// Files that may hold rules cannot be read, which has been reported.
+    #[error("files that you name or that mention rules cannot be read: correct them, or skip them with --exclude")]
+    UnreadableFiles,
     /// The files have no rule, so they are probably the wrong files.
     #[error("no NodeExtendedResource found in the files given with -f")]
     NoRules,

@@ -15,6 +15,7 @@ use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
 use super::rule_files;
+use crate::manifest::{Exclude, Glob, Inputs};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
@@ -36,12 +37,17 @@ use crate::planner::rules::Rule;
 pub(super) struct Args {
     /// YAML or JSON files with rules, folders with such files, or - for standard input
     ///
-    /// Objects of other kinds are skipped. A rule that is not in the cluster yet counts as the youngest.
+    /// Objects of other kinds are skipped, and in folders unreadable files that mention no rule. A rule that is not in the cluster yet counts as the youngest.
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     rules: Vec<PathBuf>,
     /// Read subfolders of the folders in -f too
     #[arg(short = 'R', long, requires = "rules")]
     recursive: bool,
+    /// Files and folders to skip in -f: a name or, if it contains a slash, a path; can be repeated
+    ///
+    /// `*` and `?` do not match a slash; `**` does.
+    #[arg(long, value_name = "GLOB", requires = "rules")]
+    exclude: Vec<Glob>,
     /// JSON or YAML files with nodes, or - for standard input, instead of the cluster
     ///
     /// Use JSON for many nodes: a YAML file can have at most 16 MiB.
@@ -148,7 +154,11 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
     }
     let rules = match args.rules.as_slice() {
         [] => Vec::new(),
-        paths => rule_files::read(paths, args.recursive)?,
+        paths => rule_files::read(&Inputs {
+            paths: paths.to_vec(),
+            recursive: args.recursive,
+            exclude: Exclude::from(args.exclude.clone()),
+        })?,
     };
     let progress = ProgressBar::new_spinner().with_message("nodes planned");
     progress.set_style(progress_style("{spinner} {pos} {msg}"));

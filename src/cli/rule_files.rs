@@ -1,30 +1,41 @@
 //! Rules in files, for commands that need them valid.
 
-use std::path::PathBuf;
-
 use super::error::Error;
 use super::message::print_notes;
 use super::output::has_colour;
-use crate::manifest::{self, Exclude, Inputs, Limits};
+use crate::manifest::{self, Inputs, Limits};
 use crate::planner::rules::Rule;
 use crate::validate::{Format, Severity, Validator};
 
-/// Reads and validates rules, and reports problems, as `validate` does.
+/// Reads and validates rules, and reports problems, as `validate` does. A note counts the unreadable files of others.
 ///
 /// # Errors
-/// If something cannot be read, a rule has an error, or there is none.
-pub(super) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Rule>, Error> {
+/// If something that may hold rules cannot be read, a rule has an error, or there is none.
+pub(super) fn read(inputs: &Inputs) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
-    let inputs = Inputs { paths: paths.to_vec(), recursive, exclude: Exclude::default() };
-    let files = manifest::read(&inputs, &Limits::default(), &mut |document| validator.take(document));
-    print_notes(&files.notes());
+    let mut unreadable = Vec::<String>::new();
+    let mut files = manifest::read(inputs, &Limits::default(), &mut |document| match document {
+        Err(error) if !error.may_hold_rules => {
+            let file = error.location.file();
+            if unreadable.last().is_none_or(|last| last != file) {
+                unreadable.push(file.to_owned());
+            }
+        }
+        document => validator.take(document),
+    });
+    files.unreadable = unreadable;
     let (rules, report) = validator.into_rules(files);
-    if !report.diagnostics.is_empty() {
+    if report.diagnostics.is_empty() {
+        print_notes(&report.files.notes());
+    } else {
         let colour = has_colour(&std::io::stderr());
         eprint!("{}", report.render(Format::Text { colour }));
     }
-    if report.count(Severity::Unreadable) + report.count(Severity::Error) > 0 {
+    if report.count(Severity::Error) > 0 {
         return Err(Error::InvalidRules);
+    }
+    if report.count(Severity::Unreadable) > 0 {
+        return Err(Error::UnreadableFiles);
     }
     if rules.is_empty() {
         return Err(Error::NoRules);

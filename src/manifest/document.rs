@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::locations::Locations;
 use super::path::{Path, Step};
-use super::source::{Source, SourceLocation};
+use super::source::{Source, SourceLocation, Span};
 
 /// The limits of what is read. Kubernetes stores no object above 1.5 MiB, so whole folders of manifests are far below
 /// them.
@@ -46,6 +46,8 @@ pub struct ReadError {
     pub location: SourceLocation,
     /// The reason.
     pub reason: String,
+    /// Whether it may hold rules: it mentions them, is given by name, or cannot be opened.
+    pub may_hold_rules: bool,
 }
 
 impl Document {
@@ -91,6 +93,11 @@ impl Document {
     #[must_use]
     pub fn key_location(&self, path: &Path) -> SourceLocation {
         SourceLocation::within(&self.source, self.locations.shown_key(path, &self.source))
+    }
+
+    /// Returns the bytes of the document in its file.
+    pub(super) fn span(&self) -> Span {
+        self.locations.whole()
     }
 
     /// Returns a document, or the items if it is a List.

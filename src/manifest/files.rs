@@ -12,8 +12,9 @@ use super::document::{Document, Limits, ReadError};
 use super::inputs::{Files, Inputs};
 use super::kustomize;
 use super::path::Path as ValuePath;
-use super::source::{Source, SourceLocation, Span};
-use super::{split, yaml};
+use super::source::{ParseError, Source, SourceLocation, Span};
+use super::split;
+use super::yaml::{self, Parsed};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label::printable;
 
@@ -60,19 +61,35 @@ pub fn read_text(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut
 /// Returns the documents of a text, of any content.
 fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Result<Document, ReadError>)) {
     let source = Arc::new(Source::new(name, text));
+    let error = |ParseError { span, reason }, may_hold_rules| {
+        Err(ReadError { location: SourceLocation::within(&source, span), reason, may_hold_rules })
+    };
     for raw_document in split::split(source.text()) {
-        match raw_document.and_then(|raw_document| yaml::read(&raw_document, limits)) {
-            Ok(None) => {}
-            Ok(Some((value, locations))) => {
-                for document in Document::flatten(&source, value, locations) {
-                    take(Ok(document));
-                }
+        let raw_document = match raw_document {
+            Ok(raw_document) => raw_document,
+            Err(parse_error) => {
+                let may_hold_rules = source.text().get(parse_error.span.range()).is_some_and(mentions_rules);
+                take(error(parse_error, may_hold_rules));
+                continue;
             }
-            Err(parse_error) => take(Err(ReadError {
-                location: SourceLocation::within(&source, parse_error.span),
-                reason: parse_error.reason,
-            })),
+        };
+        let parsed = match yaml::read(&raw_document, limits) {
+            Ok(None) => continue,
+            Ok(Some(parsed)) => parsed,
+            Err(parse_error) => {
+                take(error(parse_error, mentions_rules(raw_document.text)));
+                continue;
+            }
+        };
+        let Parsed { value, locations, repeated } = parsed;
+        let mut repeated = RepeatedKeys::new(repeated);
+        for document in Document::flatten(&source, value, locations) {
+            match repeated.of(&document) {
+                Some(parse_error) => take(error(parse_error, true)),
+                None => take(Ok(document)),
+            }
         }
+        repeated.outside().into_iter().for_each(|parse_error| take(error(parse_error, true)));
     }
 }
 
@@ -86,15 +103,49 @@ impl Document {
             (false, true) => "kind, as text",
         };
         let reason = format!("not a Kubernetes object: it needs {missing}");
-        Err(ReadError { location: self.location(&ValuePath::default()), reason })
+        Err(ReadError { location: self.location(&ValuePath::default()), reason, may_hold_rules: true })
+    }
+
+    /// Returns whether the document is meant as a rule.
+    fn is_rule(&self) -> bool {
+        self.kind() == NodeExtendedResource::kind(&())
+            || self.api_version().contains(&*NodeExtendedResource::group(&()))
     }
 
     /// Returns whether the document is something other than a Kubernetes object. A rule without one of the two fields
     /// is a rule with a mistake.
     fn is_something_else(&self) -> bool {
-        let ours = self.kind() == NodeExtendedResource::kind(&())
-            || self.api_version().contains(&*NodeExtendedResource::group(&()));
-        (self.api_version().is_empty() || self.kind().is_empty()) && !ours
+        (self.api_version().is_empty() || self.kind().is_empty()) && !self.is_rule()
+    }
+}
+
+/// The keys of one text that repeat earlier ones. In objects of others, the last key counts, as in kubectl; in a rule, one
+/// of the two is a mistake.
+struct RepeatedKeys {
+    /// By their place in the text.
+    keys: Vec<ParseError>,
+    /// Whether each is in an object.
+    inside: Vec<bool>,
+}
+
+impl RepeatedKeys {
+    fn new(mut keys: Vec<ParseError>) -> Self {
+        keys.sort_by_key(|key| key.span.start);
+        let inside = vec![false; keys.len()];
+        Self { keys, inside }
+    }
+
+    /// Returns the first repeated key of a document if it is an error there.
+    fn of(&mut self, document: &Document) -> Option<ParseError> {
+        let span = document.span();
+        let [first, end] = [span.start, span.end].map(|at| self.keys.partition_point(|key| key.span.start < at));
+        self.inside.get_mut(first..end)?.fill(true);
+        self.keys.get(first..end)?.first().filter(|_| document.is_rule()).cloned()
+    }
+
+    /// Returns the first repeated key of a List outside of its items, some of which may be lost.
+    fn outside(self) -> Option<ParseError> {
+        self.keys.into_iter().zip(self.inside).find(|(_, inside)| !inside).map(|(key, _)| key)
     }
 }
 
@@ -203,7 +254,7 @@ impl Reader<'_> {
                 return self
                     .unreadable(name, format!("the files have more than {total} MiB together: read them in parts"));
             }
-            Ok(_) if !named && !may_hold_objects(&bytes) => return self.skip(name),
+            Ok(_) if !named && !may_hold_objects(&lossy(&bytes)) => return self.skip(name),
             Ok(_) => {
                 let most = self.limits.file >> 20;
                 return self
@@ -213,8 +264,13 @@ impl Reader<'_> {
         }
         match String::from_utf8(bytes) {
             Ok(text) => self.text(name, text, named),
-            Err(error) if !named && !may_hold_objects(error.as_bytes()) => self.skip(name),
-            Err(error) => self.not_text(name, error),
+            Err(error) => {
+                let text = lossy(error.as_bytes());
+                match named || may_hold_objects(&text) {
+                    true => self.not_text(name, error, named || mentions_rules(&text)),
+                    false => self.skip(name),
+                }
+            }
         }
     }
 
@@ -228,7 +284,7 @@ impl Reader<'_> {
             }
             Err(error) if meant.is_none() => {
                 let text = error.location.file_text();
-                if *meant.insert(may_hold_objects(text.as_bytes())) {
+                if *meant.insert(may_hold_objects(text)) {
                     take(Err(error));
                 } else {
                     // Without the text, which need not be kept.
@@ -236,12 +292,13 @@ impl Reader<'_> {
                 }
             }
             Err(_) if meant == Some(false) => {}
-            document => take(document.and_then(Document::checked)),
+            Err(error) => take(Err(ReadError { may_hold_rules: named || error.may_hold_rules, ..error })),
+            Ok(document) => take(document.checked()),
         });
     }
 
     /// Reports where a file stops being text; the lines before are shown.
-    fn not_text(&mut self, name: &str, error: std::string::FromUtf8Error) {
+    fn not_text(&mut self, name: &str, error: std::string::FromUtf8Error, may_hold_rules: bool) {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.into_bytes();
         let reason = match bytes.as_slice() {
@@ -255,7 +312,7 @@ impl Reader<'_> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let source = Arc::new(Source::new(name, text));
         let location = SourceLocation::within(&source, Span::new(at..at + char::REPLACEMENT_CHARACTER.len_utf8()));
-        (self.take)(Err(ReadError { location, reason }));
+        (self.take)(Err(ReadError { location, reason, may_hold_rules }));
     }
 
     /// Skips a file in a folder without Kubernetes objects.
@@ -270,19 +327,25 @@ impl Reader<'_> {
     }
 
     fn unreadable(&mut self, name: &str, reason: String) {
-        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason }));
+        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason, may_hold_rules: true }));
     }
 }
 
 /// Returns whether an unreadable file may be meant as Kubernetes objects: it contains a field of any object, or a field
 /// of rules, which identifies a rule with a mistake.
-fn may_hold_objects(bytes: &[u8]) -> bool {
-    let group = NodeExtendedResource::group(&());
-    let kind = NodeExtendedResource::kind(&());
-    // In UTF-16 and UTF-32, the letters have zeros between them.
+fn may_hold_objects(text: &str) -> bool {
+    text.contains("apiVersion") || mentions_rules(text)
+}
+
+/// Returns whether a text names the kind or the group of rules.
+fn mentions_rules(text: &str) -> bool {
+    text.contains(&*NodeExtendedResource::group(&())) || text.contains(&*NodeExtendedResource::kind(&()))
+}
+
+/// Returns the letters of a text of any encoding: in UTF-16 and UTF-32, they have zeros between them.
+fn lossy(bytes: &[u8]) -> String {
     let bytes: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-    let text = String::from_utf8_lossy(&bytes);
-    ["apiVersion", &group, &kind].iter().any(|word| text.contains(word))
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn is_tool_file(path: &Path) -> bool {

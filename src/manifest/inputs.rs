@@ -28,6 +28,8 @@ pub struct Files {
     pub patches: Vec<String>,
     /// Subfolders that were not read.
     pub folders: Vec<String>,
+    /// Files in folders that cannot be read and mention no rule, where a command needs the rules only.
+    pub unreadable: Vec<String>,
 }
 
 impl Files {
@@ -42,6 +44,12 @@ impl Files {
                 "skipped that a kustomization lists as a patch",
                 "skipped that kustomizations list as patches",
                 "",
+            ),
+            (
+                &self.unreadable,
+                "unreadable file without rules skipped",
+                "unreadable files without rules skipped",
+                " (validate reports why)",
             ),
             (&self.folders, "subfolder not read", "subfolders not read", " (read them with -R)"),
         ];

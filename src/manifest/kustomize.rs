@@ -73,7 +73,7 @@ fn read(path: &Path, limits: &Limits) -> Vec<Value> {
     }
     let documents = split::split(&text).into_iter().flatten();
     let documents = documents.filter_map(|document| yaml::read(&document, limits).ok().flatten());
-    documents.map(|(value, _)| value).collect()
+    documents.map(|parsed| parsed.value).collect()
 }
 
 /// Returns the paths that a kustomization lists, relative to its folder.

@@ -30,6 +30,10 @@ impl Locations {
         Self { key: Some(key), ..self }
     }
 
+    pub(super) fn whole(&self) -> Span {
+        self.value
+    }
+
     /// Returns the locations of a map's parts, to merge them into another map.
     pub(super) fn fields(&self) -> Option<&BTreeMap<Box<str>, Self>> {
         match &self.children {

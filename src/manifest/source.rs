@@ -182,7 +182,7 @@ fn position(source: &Source, offset: u32) -> (usize, usize) {
 }
 
 /// Why a document cannot be parsed, and where.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParseError {
     pub(super) span: Span,
     pub(super) reason: String,

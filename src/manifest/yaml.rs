@@ -1,7 +1,7 @@
 //! Parses one YAML document (JSON is YAML) to a JSON value with the locations of its parts.
 //!
-//! The parser reads like kubectl, with one exception: a repeated key is an error here, while kubectl silently takes the
-//! last one.
+//! The parser reads like kubectl, which silently takes the last of repeated keys. Repeats are returned beside the value,
+//! since a rule with one has a mistake.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,8 +14,17 @@ use super::scalar;
 use super::source::{ParseError, Span};
 use super::split::RawDocument;
 
+/// A parsed document.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) value: Value,
+    pub(super) locations: Locations,
+    /// Each key that repeats an earlier one of the same map.
+    pub(super) repeated: Vec<ParseError>,
+}
+
 /// Parses a document; `None` if it is empty.
-pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option<(Value, Locations)>, ParseError> {
+pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
     let options = granit_parser::options! {
         emit_comments: false,
         flow_nesting_limit: limits.depth,
@@ -27,6 +36,7 @@ pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option
         limits,
         values: 0,
         anchors: HashMap::new(),
+        repeated: Vec::new(),
     };
     let mut document = None;
     while let Some((event, range)) = reader.next()? {
@@ -40,7 +50,9 @@ pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option
             event => document = Some(reader.node(event, range, 0)?),
         }
     }
-    Ok(document.map(|node| (node.value, node.locations)).filter(|(value, _)| !value.is_null()))
+    let repeated = reader.repeated;
+    let parsed = document.map(|Node { value, locations, .. }| Parsed { value, locations, repeated });
+    Ok(parsed.filter(|parsed| !parsed.value.is_null()))
 }
 
 /// The number of bytes of text that count as one more value.
@@ -53,6 +65,7 @@ struct Reader<'t> {
     /// The number of values so far, including those that aliases repeat.
     values: usize,
     anchors: HashMap<usize, Node>,
+    repeated: Vec<ParseError>,
 }
 
 /// A value, with what must be known before it is repeated.
@@ -203,9 +216,8 @@ impl<'t> Reader<'t> {
             if let Some(first) = fields.given.insert(name.clone(), range) {
                 let line = first.start.line() + self.raw_document.lines_before;
                 let shown = crate::model::label::excerpt(&name);
-                return Err(
-                    self.parse_error(range, format!("the key {shown:?} is given twice: it is in line {line} already"))
-                );
+                let reason = format!("the key {shown:?} is given twice: it is in line {line} already");
+                self.repeated.push(self.parse_error(range, reason));
             }
             fields.insert(name, value.value, value.locations.with_key(self.span(range)));
         }

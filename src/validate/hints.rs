@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
+use super::placeholder::{placeholder, template};
 use super::violation::Violation;
 use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::quantity::Quantity;
@@ -15,9 +16,8 @@ const EXACT: i64 = 1 << 53;
 
 /// Returns why a file may be unreadable.
 pub(super) fn unreadable(location: &SourceLocation) -> Option<String> {
-    if location.file_text().contains("{{") {
-        let hint = "this looks like a Helm template: check what it renders (helm template CHART | \
-                    node-resource-advertiser validate -), or skip it with --exclude";
+    let line = location.line().filter(|line| line.contains("${"));
+    if let Some(hint) = template(location.file_text()).or_else(|| line.and_then(placeholder)) {
         return Some(hint.to_owned());
     }
     // A mistake that joins a line to the previous one is reported in a later line.

@@ -1,7 +1,10 @@
 //! What a check of one object finds.
 
+use serde_json::Value;
+
 use super::code::Code;
-use crate::manifest::Path;
+use super::placeholder::placeholder;
+use crate::manifest::{Path, Step};
 
 /// Something that an object breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,15 @@ impl Violation {
 
     pub(super) fn hint(self, hint: Option<String>) -> Self {
         Self { hint, ..self }
+    }
+
+    /// Returns what renders the placeholder in the value, or in its key.
+    pub(super) fn placeholder(&self, value: Option<&Value>) -> Option<String> {
+        let key = match self.path.steps().last() {
+            Some(Step::Key(key)) => placeholder(key),
+            _ => None,
+        };
+        value.and_then(Value::as_str).and_then(placeholder).or(key).map(str::to_owned)
     }
 
     pub(super) fn at_key(self) -> Self {

@@ -6,12 +6,12 @@ use super::super::path::Path;
 use super::super::source::{Source, SourceLocation};
 use super::*;
 
-fn read_all(text: &str, limits: &Limits) -> Result<Option<(Value, Locations)>, ParseError> {
+fn read_all(text: &str, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
     read(&RawDocument { text, offset: 0, lines_before: 0 }, limits)
 }
 
 fn value(text: &str) -> Value {
-    read_all(text, &Limits::default()).unwrap().map_or(Value::Null, |(value, _)| value)
+    read_all(text, &Limits::default()).unwrap().map_or(Value::Null, |parsed| parsed.value)
 }
 
 fn reason(text: &str) -> String {
@@ -20,7 +20,7 @@ fn reason(text: &str) -> String {
 
 /// What is underlined for a path, and at which line and column.
 fn shown(text: &str, path: &Path) -> (String, (usize, usize)) {
-    let (_, locations) = read_all(text, &Limits::default()).unwrap().unwrap();
+    let Parsed { locations, .. } = read_all(text, &Limits::default()).unwrap().unwrap();
     let source = Arc::new(Source::new("a.yaml", text.to_owned()));
     let location = SourceLocation::within(&source, locations.shown(path, &source));
     (location.text().to_owned(), location.start().unwrap())
@@ -48,10 +48,21 @@ fn yaml_alias_has_the_location_of_its_anchor() {
 }
 
 #[test]
-fn yaml_keys_must_be_text_and_unique() {
+fn yaml_last_of_repeated_keys_counts_and_all_are_returned() {
+    for (text, expected) in [
+        ("a: 1\nb: 2\na: 3", "the key \"a\" is given twice: it is in line 1 already"),
+        ("{1: a, \"1\": b}", "the key \"1\" is given twice: it is in line 1 already"),
+    ] {
+        let parsed = read_all(text, &Limits::default()).unwrap().unwrap();
+        let reasons: Vec<_> = parsed.repeated.iter().map(|repeated| repeated.reason.as_str()).collect();
+        assert_eq!(reasons, [expected], "{text}");
+    }
+    assert_eq!(value("a: 1\nb: 2\na: 3"), json!({"a": 3, "b": 2}));
+}
+
+#[test]
+fn yaml_keys_must_be_text() {
     assert_eq!(value("{1: a, yes: b, 1.5: c}"), json!({"1": "a", "true": "b", "1.5": "c"}));
-    assert_eq!(reason("a: 1\nb: 2\na: 3"), "the key \"a\" is given twice: it is in line 1 already");
-    assert_eq!(reason("{1: a, \"1\": b}"), "the key \"1\" is given twice: it is in line 1 already");
     assert!(reason("{~: 1}").starts_with("a key must be text"));
     assert!(reason("{[a]: 1}").starts_with("a key must be text"));
 }
@@ -96,7 +107,7 @@ fn yaml_aliases_count_toward_size_and_depth_limits() {
 #[test]
 fn yaml_empty_document_has_no_value() {
     for text in ["", "# only a comment\n", "~", "\n\n"] {
-        assert_eq!(read_all(text, &Limits::default()).unwrap().map(|(value, _)| value), None);
+        assert_eq!(read_all(text, &Limits::default()).unwrap().map(|parsed| parsed.value), None);
     }
     assert!(reason("a: 1\n...\nb: 2\n").contains("needs a line of ---"));
 }
