@@ -98,7 +98,7 @@ test-chart: tools ## Lint the charts and run their tests that need no cluster
 	@$(STEP) hack/test-chart.sh
 
 .PHONY: test-oracle
-test-oracle: build-tests controlplane-extras ## Compare quantities, names and selectors with Kubernetes' own (WHOLE=1: each whole quantity, for minutes)
+test-oracle: build-tests controlplane controlplane-extras ## Compare quantities, names, selectors and verdicts with Kubernetes' own (WHOLE=1: each whole quantity, for minutes)
 	@$(STEP) $(CARGO_TEST) --test oracle $(if $(WHOLE),-- --include-ignored)
 
 .PHONY: mutants

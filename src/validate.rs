@@ -5,11 +5,12 @@
 //!     │       metadata: what every object's name has to be ────┤
 //!     ├─▶ cross_checks, overlaps: what no single rule shows ───┼─▶ Report ─▶ text, JSON, annotations
 //!     ├─▶ resource_refs: what pods request, no rule declares ──┤
-//!     └─▶ workload: pods and quotas that cannot work ──────────┘
+//!     └─▶ workload, namespace_limits: what cannot work ────────┘
 //! ```
 //!
 //! The checks of a single rule are those of the CRD itself, evaluated from [`api::crd`].
 
+mod amounts;
 mod cel;
 mod code;
 mod cross_checks;
@@ -17,8 +18,11 @@ mod diagnostic;
 mod dropped_nulls;
 mod hints;
 mod metadata;
+mod namespace_limits;
 mod overlaps;
 mod placeholder;
+mod pods;
+mod providers;
 mod render;
 mod report;
 mod resource_refs;
@@ -33,6 +37,7 @@ use serde_json::Value;
 
 pub use code::Code;
 pub use diagnostic::{Diagnostic, Severity};
+pub use providers::External;
 pub use render::Format;
 pub use report::{NO_RULES, Report};
 
@@ -91,6 +96,13 @@ impl Validator {
         self
     }
 
+    /// Expects these resources from something other than rules.
+    #[must_use]
+    pub fn external(mut self, external: Vec<External>) -> Self {
+        self.cross_checks.external = external;
+        self
+    }
+
     /// Adds a document or a read error.
     pub fn take(&mut self, read: Result<Document, ReadError>) {
         match read {
@@ -135,7 +147,7 @@ impl Validator {
             if document.kind() == names.kind {
                 return self.unknown(document, Code::UnknownGroup, "apiVersion");
             }
-            return self.cross_checks.requests(document);
+            return self.cross_checks.other(document);
         }
         if document.kind() != names.kind {
             return self.unknown(document, Code::UnknownKind, "kind");

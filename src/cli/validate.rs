@@ -7,7 +7,7 @@ use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print};
 use crate::manifest::{self, Exclude, Glob, Inputs, Limits};
-use crate::validate::{Format, NO_RULES, Severity, Validator};
+use crate::validate::{External, Format, NO_RULES, Severity, Validator};
 
 /// Validate manifests without a cluster, as the API server would
 #[derive(Debug, clap::Args)]
@@ -15,8 +15,8 @@ use crate::validate::{Format, NO_RULES, Severity, Validator};
 pub(super) struct Args {
     /// YAML or JSON files, folders with such files, or - for standard input
     ///
-    /// Objects of other kinds are skipped, except that pod templates and quotas are compared with what the rules
-    /// declare. In folders, files without a Kubernetes object and patches of kustomizations are skipped.
+    /// Objects of other kinds are skipped, except that extended resources in pods, quotas and LimitRanges are checked
+    /// and compared with what the rules declare. In folders, files without a Kubernetes object and patches of kustomizations are skipped.
     #[arg(required_unless_present = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Same as FILE, as in kubectl
@@ -30,6 +30,11 @@ pub(super) struct Args {
     /// `*` and `?` do not match a slash; `**` does.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<Glob>,
+    /// Resource that no rule declares because something else provides it, such as a device plugin; can be repeated
+    ///
+    /// `example.com/*` stands for all resources of the domain.
+    #[arg(long, value_name = "RESOURCE", num_args = 1..)]
+    external: Vec<External>,
     /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
@@ -66,7 +71,8 @@ Examples:
   node-resource-advertiser validate --strict -o github rules/";
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let mut validator = Validator::new().map_err(Error::Validation)?.strict(args.strict);
+    let mut validator =
+        Validator::new().map_err(Error::Validation)?.strict(args.strict).external(args.external.clone());
     let inputs = Inputs {
         paths: [args.files.as_slice(), &args.filename].concat(),
         recursive: args.recursive,

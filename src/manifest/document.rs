@@ -57,6 +57,12 @@ impl Document {
         self.text("/apiVersion")
     }
 
+    /// Returns the API group; the core group is empty.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version().rsplit_once('/').map_or("", |(group, _)| group)
+    }
+
     /// Returns `kind`, or an empty text.
     #[must_use]
     pub fn kind(&self) -> &str {

@@ -107,7 +107,8 @@ pub fn is_extended(name: &str) -> bool {
 /// extended resource as `requests.<name>`.
 #[must_use]
 pub fn in_ignored_quota_key(key: &str) -> Option<&str> {
-    let name = key.strip_prefix("limits.").unwrap_or(key);
+    let prefixes = ["limits.", "limit.", "request."];
+    let name = prefixes.iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
     let domain = name.split('/').next().unwrap_or_default();
     // Counts of objects, storage classes and device classes contain slashes too.
     let is_ignored = is_extended(name) && domain != "count" && !domain.ends_with("k8s.io");

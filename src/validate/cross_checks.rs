@@ -1,6 +1,6 @@
 //! Checks across objects.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kube::Resource as _;
 use serde_json::Value;
@@ -8,12 +8,15 @@ use serde_json::Value;
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use super::overlaps::{Candidate, LabelTests, PrecedenceGroup};
+use super::pods::pods;
+use super::providers::{External, Provider, ProviderKind, providers};
 use super::report::Report;
-use super::resource_refs;
-use super::workload;
+use super::workload::{LimitMissing, Problem};
+use super::{namespace_limits, resource_refs, workload};
 use crate::manifest::{Document, Path, SourceLocation};
 use crate::model::api::NodeExtendedResource;
 use crate::model::quantity::Quantity;
+use crate::model::resource_name::is_extended;
 use crate::model::spelling::closest_resource;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
@@ -23,8 +26,14 @@ use crate::planner::rules::Rule;
 pub(super) struct CrossChecks {
     rules: Vec<DeclaredRule>,
     requests: Vec<ResourceRef>,
-    /// Problems of single workloads and quotas.
-    workloads: Vec<Diagnostic>,
+    /// Problems of single pods, quotas and LimitRanges.
+    workloads: Vec<Problem>,
+    /// The limits that LimitRanges supply to containers that have none, by namespace and resource.
+    limit_ranges: HashMap<(String, String), Vec<Quantity>>,
+    /// By resource.
+    providers: BTreeMap<String, Vec<Provider>>,
+    /// Resources that come from elsewhere.
+    pub(super) external: Vec<External>,
 }
 
 /// A rule in a file.
@@ -37,6 +46,7 @@ struct DeclaredRule {
     rule: Option<Rule>,
     tests: LabelTests,
     name_location: SourceLocation,
+    resource_location: SourceLocation,
     quantity_location: SourceLocation,
 }
 
@@ -61,24 +71,51 @@ impl CrossChecks {
             rule,
             tests: LabelTests::of(&document.value),
             name_location: document.location(&Path::from_keys(["metadata", "name"])),
+            resource_location: document.location(&Path::from_keys(["spec", "resourceName"])),
             quantity_location: document.location(&Path::from_keys(["spec", "quantity"])),
         });
     }
 
-    pub(super) fn requests(&mut self, document: &Document) {
+    /// Adds an object that is no rule.
+    pub(super) fn other(&mut self, document: &Document) {
         self.workloads.extend(workload::check(document));
-        let amounts = workload::requests(document);
-        let mut seen = HashSet::new();
-        for (resource, path) in resource_refs::resource_refs(document) {
-            if seen.insert(resource.clone()) {
-                self.requests.push(ResourceRef {
-                    amount: amounts.get(&resource),
+        let limits = namespace_limits::check(document).into_iter();
+        self.workloads.extend(limits.map(|diagnostic| Problem { diagnostic, limit_missing: None }));
+        let namespace = workload::namespace(document);
+        for (resource, limit) in namespace_limits::default_limits(document) {
+            self.limit_ranges.entry((namespace.to_owned(), resource)).or_default().push(limit);
+        }
+        for provider in providers(document) {
+            self.providers.entry(provider.resource.clone()).or_default().push(provider);
+        }
+        self.requests(document);
+    }
+
+    /// Adds the resources that an object names; the pods of one object may be different.
+    fn requests(&mut self, document: &Document) {
+        let mut seen = HashMap::new();
+        let mut add = |resource: String, amount: Quantity, path: Path| {
+            let place = *seen.entry(resource.clone()).or_insert(self.requests.len());
+            match self.requests.get_mut(place) {
+                Some(known) => known.amount = known.amount.max(amount),
+                None => self.requests.push(ResourceRef {
+                    amount,
                     resource,
                     kind: document.kind().to_owned(),
                     name: document.name().to_owned(),
                     location: document.key_location(&path),
                     path,
-                });
+                }),
+            }
+        };
+        for (resource, path) in resource_refs::of_quota(document) {
+            add(resource, Quantity::default(), path);
+        }
+        for pod in pods(document) {
+            let amounts = workload::requests(&pod);
+            for (resource, path) in resource_refs::of_pod(&pod) {
+                let amount = amounts.get(&resource);
+                add(resource, amount, path);
             }
         }
     }
@@ -88,10 +125,59 @@ impl CrossChecks {
     }
 
     pub(super) fn finish(&mut self, report: &mut Report) {
-        self.workloads.drain(..).for_each(|diagnostic| report.add(diagnostic));
+        for problem in std::mem::take(&mut self.workloads) {
+            self.completed(problem).into_iter().for_each(|diagnostic| report.add(diagnostic));
+        }
         self.check_names(report);
         self.check_overlaps(report);
+        self.check_providers(report);
         self.check_requests(report);
+    }
+
+    /// Returns the problem that is left after a LimitRange of the same namespace has set the limit of a Pod.
+    fn completed(&self, problem: Problem) -> Option<Diagnostic> {
+        let Problem { diagnostic, limit_missing: Some(LimitMissing { namespace, resource, request }) } = problem else {
+            return Some(problem.diagnostic);
+        };
+        let limits = self.limit_ranges.get(&(namespace, resource.clone())).map_or(&[][..], Vec::as_slice);
+        let Some(limit) = limits.first() else { return Some(diagnostic) };
+        let message = format!(
+            "Invalid value: \"{request}\": must be equal to {resource} limit of {limit}, which a LimitRange supplies"
+        );
+        let hint = Some("give the limit alone: the request defaults to it".to_owned());
+        let unequal = Diagnostic { code: Code::PodRequestsLimits, message, hint, ..diagnostic };
+        (!limits.contains(&request)).then_some(unequal)
+    }
+
+    /// Reports rules for resources that something else in the files provides.
+    fn check_providers(&self, report: &mut Report) {
+        let conflicts = self.rules.iter().flat_map(|rule| {
+            let providers = self.providers.get(&rule.resource).into_iter().flatten();
+            providers.map(move |provider| (rule, provider))
+        });
+        for (rule, Provider { kind, name, resource, location }) in conflicts {
+            let (severity, code, message, hint) = match kind {
+                ProviderKind::DeviceClass => (
+                    Severity::Error,
+                    Code::DeviceClass,
+                    format!(
+                        "DeviceClass {name} maps {resource} too: where a node has the value, the scheduler does not ask \
+                         DRA, and pods get no device"
+                    ),
+                    "delete the rule, or rename its resource",
+                ),
+                ProviderKind::NodeFeatureRule => (
+                    Severity::Warning,
+                    Code::NodeFeatureRule,
+                    format!(
+                        "NodeFeatureRule {name} writes {resource} too: where both apply, the two contend for the value"
+                    ),
+                    "delete the rule, or the resource in the NodeFeatureRule",
+                ),
+            };
+            let diagnostic = Diagnostic::new(severity, code, message, rule.resource_location.clone());
+            report.add(diagnostic.at(rule, "spec.resourceName").hint(hint).related(location.clone(), "here"));
+        }
     }
 
     pub(super) fn check_names(&self, report: &mut Report) {
@@ -152,10 +238,19 @@ impl CrossChecks {
                 }
                 continue;
             }
-            let message = format!("no rule in these files declares {}", request.resource);
-            let hint = match closest_resource(&request.resource, declared.iter().copied()) {
+            let resource = request.resource.as_str();
+            if self.providers.contains_key(resource) || self.external.iter().any(|external| external.includes(resource))
+            {
+                continue;
+            }
+            let message = format!("no rule in these files declares {resource}");
+            let unprefixed = resource.strip_prefix("limits.").filter(|name| is_extended(name));
+            let close = unprefixed.or_else(|| closest_resource(resource, declared.iter().copied()));
+            let hint = match close {
                 Some(close) => format!("did you mean {close}?"),
-                None => "declare it with a rule, unless a device plugin or DRA provides it".to_owned(),
+                None => format!(
+                    "declare it with a rule; or, if a device plugin or DRA provides it, use --external {resource}"
+                ),
             };
             report.add(request.warning(Code::UndeclaredResource, message, hint));
         }

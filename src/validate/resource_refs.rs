@@ -1,69 +1,38 @@
-//! The extended resources that pod templates and quotas reference.
+//! The extended resources that pods and quotas reference.
 
 use serde_json::{Map, Value};
 
+use super::amounts;
+use super::pods::Pod;
 use crate::manifest::{Document, Path};
 use crate::model::resource_name::is_extended;
 
 /// The prefix of extended resources in quotas.
 const IN_QUOTAS: &str = "requests.";
 
-/// Returns the extended resources that a document references, each with the path of its key.
-pub(super) fn resource_refs(document: &Document) -> Vec<(String, Path)> {
-    if let Some(quota) = quota(document) {
-        let names = names(quota, &Path::from_keys(["spec", "hard"]));
-        let extended = names
-            .into_iter()
-            .filter_map(|(name, path)| name.strip_prefix(IN_QUOTAS).map(|name| (name.to_owned(), path)));
-        return extended.filter(|(name, _)| is_extended(name)).collect();
-    }
-    let Some(PodTemplate { spec, path }) = pod_template(document) else { return Vec::new() };
-    let mut found = resources(spec, &path);
-    for list in ["initContainers", "containers"] {
-        let containers = spec.get(list).and_then(Value::as_array).into_iter().flatten();
-        for (index, container) in containers.enumerate() {
-            found.extend(resources(container, &path.key(list).item(index)));
-        }
+/// Returns the extended resources that a quota references, each with the path of its key.
+pub(super) fn of_quota(document: &Document) -> Vec<(String, Path)> {
+    let Some(quota) = quota(document) else { return Vec::new() };
+    let names = names(quota, &Path::from_keys(["spec", "hard"])).into_iter();
+    let extended = names.filter_map(|(name, path)| name.strip_prefix(IN_QUOTAS).map(|name| (name.to_owned(), path)));
+    extended.filter(|(name, _)| is_extended(name)).collect()
+}
+
+/// Returns the extended resources that a pod references, each with the path of its key.
+pub(super) fn of_pod(pod: &Pod<'_>) -> Vec<(String, Path)> {
+    let mut found = resources(pod.spec, &pod.path);
+    for container in &pod.containers {
+        found.extend(resources(container.value, &container.path));
+        found.extend(devices(container.value, &container.path));
     }
     found.retain(|(name, _)| is_extended(name));
     found
 }
 
-/// The spec of an object's pods.
-pub(super) struct PodTemplate<'t> {
-    pub(super) spec: &'t Value,
-    pub(super) path: Path,
-}
-
-/// Returns the spec of a document's pods, if its kind has pods.
-pub(super) fn pod_template(document: &Document) -> Option<PodTemplate<'_>> {
-    let keys = pod_spec(group(document), document.kind())?;
-    let spec = document.value.pointer(&format!("/{}", keys.join("/")))?;
-    Some(PodTemplate { spec, path: Path::from_keys(keys.iter().copied()) })
-}
-
 /// Returns the keys of a quota, with their limits.
 pub(super) fn quota(document: &Document) -> Option<&Map<String, Value>> {
-    let is_quota = group(document).is_empty() && document.kind() == "ResourceQuota";
+    let is_quota = document.group().is_empty() && document.kind() == "ResourceQuota";
     document.value.pointer("/spec/hard").and_then(Value::as_object).filter(|_| is_quota)
-}
-
-/// Returns the API group of a document; the core group is empty.
-fn group(document: &Document) -> &str {
-    document.api_version().rsplit_once('/').map_or("", |(group, _)| group)
-}
-
-/// Returns the path of the pod spec in a kind. The same kind in another group is a different kind.
-fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
-    match (group, kind) {
-        ("", "Pod") => Some(&["spec"]),
-        ("", "PodTemplate") => Some(&["template", "spec"]),
-        ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")
-        | ("", "ReplicationController")
-        | ("batch", "Job") => Some(&["spec", "template", "spec"]),
-        ("batch", "CronJob") => Some(&["spec", "jobTemplate", "spec", "template", "spec"]),
-        _ => None,
-    }
 }
 
 /// Returns the names in `resources` of a container or of a whole pod.
@@ -78,20 +47,40 @@ fn resources(owner: &Value, path: &Path) -> Vec<(String, Path)> {
     .collect()
 }
 
+/// Returns the resources that KubeVirt requests for the devices of a virtual machine.
+fn devices(domain: &Value, path: &Path) -> Vec<(String, Path)> {
+    let lists = ["gpus", "hostDevices"].into_iter();
+    lists
+        .flat_map(|list| {
+            let path = path.key("devices").key(list);
+            let devices = domain.get("devices").and_then(|devices| devices.get(list)).and_then(Value::as_array);
+            devices.into_iter().flatten().enumerate().filter_map(move |(index, device)| {
+                let name = device.get("deviceName").and_then(Value::as_str)?;
+                Some((name.to_owned(), path.item(index).key("deviceName")))
+            })
+        })
+        .collect()
+}
+
+/// Returns the names of the amounts that are not 0: a request of 0 needs nothing.
 fn names(fields: &Map<String, Value>, path: &Path) -> Vec<(String, Path)> {
-    fields.iter().map(|(name, _)| (name.clone(), path.key(name))).collect()
+    let needed = fields.iter().filter(|(_, value)| amounts::quantity(value).is_none_or(|quantity| !quantity.is_zero()));
+    needed.map(|(name, _)| (name.clone(), path.key(name))).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pods::pods;
     use super::*;
     use crate::manifest::{Limits, read_text};
 
     fn found(yaml: &str) -> Vec<String> {
         let mut found = Vec::new();
         read_text("a.yaml", yaml.to_owned(), &Limits::default(), &mut |document| {
-            let requests = resource_refs(&document.unwrap()).into_iter();
-            found.extend(requests.map(|(name, path)| format!("{name} {path}")));
+            let document = document.unwrap();
+            let mut refs = of_quota(&document);
+            pods(&document).iter().for_each(|pod| refs.extend(of_pod(pod)));
+            found.extend(refs.into_iter().map(|(name, path)| format!("{name} {path}")));
         });
         found
     }
@@ -115,8 +104,6 @@ mod tests {
         ] {
             let (version, kind) = kind.split_once(' ').unwrap();
             let shape = shape.replace("POD", spec);
-            let other = format!("apiVersion: example.com/v1\nkind: {kind}\n{shape}");
-            assert_eq!(found(&other), [""; 0], "{kind}");
             let yaml = format!("apiVersion: {version}\nkind: {kind}\n{shape}");
             assert_eq!(
                 found(&yaml),

@@ -1,5 +1,5 @@
 //! Compares quantities, names, selectors and what pods request with Kubernetes' own code, which
-//! `tests/controlplane/oracle` runs.
+//! `tests/controlplane/oracle` runs, and the verdicts on pods, quotas and LimitRanges with a real API server.
 //!
 //! Most cases are the same in every run; `NRA_TEST_SEED` selects the others.
 
@@ -14,6 +14,7 @@ use simulator::seeds;
 
 mod pod_requests;
 mod selectors;
+mod verdicts;
 mod whole_quantities;
 
 const CASES: usize = 100_000;

@@ -1,0 +1,162 @@
+//! Mistakes with extended resources in quotas and LimitRanges.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::amounts::{self, Place};
+use super::code::Code;
+use super::diagnostic::{Diagnostic, Severity};
+use super::resource_refs::quota;
+use super::violation::Violation;
+use crate::manifest::{Document, Path};
+use crate::model::quantity::Quantity;
+use crate::model::resource_name::{in_ignored_quota_key, is_extended};
+
+/// The maps of a LimitRange's item.
+const MAPS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
+
+/// Returns the problems of a quota or a LimitRange.
+pub(super) fn check(document: &Document) -> Vec<Diagnostic> {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    if let Some(hard) = quota(document) {
+        check_quota(hard, &mut errors, &mut warnings);
+    }
+    for item in limit_range_items(document) {
+        item.check(&mut errors);
+    }
+    let found = |mut violation: Violation| {
+        violation.hint = violation.placeholder(document.at(&violation.path)).or(violation.hint.take());
+        Diagnostic::found(violation, document)
+    };
+    let warn = |diagnostic| Diagnostic { severity: Severity::Warning, ..diagnostic };
+    let errors: Vec<_> = errors.into_iter().map(found).collect();
+    errors.into_iter().chain(warnings.into_iter().map(found).map(warn)).collect()
+}
+
+/// A quota counts an extended resource as `requests.<name>`, and ignores any other key for it.
+fn check_quota(hard: &Map<String, Value>, errors: &mut Vec<Violation>, warnings: &mut Vec<Violation>) {
+    for (key, value) in hard.iter().filter(|(key, _)| !amounts::is_native(key, Place::Quota)) {
+        let path = Path::from_keys(["spec", "hard", key]);
+        let is_valid = amounts::check_name(key, &path, Place::Quota, errors);
+        amounts::check_quantity(key, value, &path, errors);
+        let Some(name) = in_ignored_quota_key(key).filter(|_| is_valid) else { continue };
+        let counted = format!("requests.{name}");
+        let hint = match hard.contains_key(&counted) {
+            true => format!("remove it: {counted} is there too"),
+            false => format!("did you mean {counted}?"),
+        };
+        let message = "ignored by Kubernetes: a quota counts an extended resource as requests.<name>";
+        warnings.push(Violation::new(&path, Code::QuotaKey, message).at_key().hint(Some(hint)));
+    }
+}
+
+/// Returns what LimitRanges supply as the limit of a container: the default, or the maximum.
+pub(super) fn default_limits(document: &Document) -> Vec<(String, Quantity)> {
+    let items = limit_range_items(document).into_iter().filter(|item| item.is("Container"));
+    let limits = items.flat_map(|item| {
+        let names: BTreeSet<&String> = item.names().collect();
+        names.into_iter().filter_map(|name| Some((name.clone(), item.default(name)?))).collect::<Vec<_>>()
+    });
+    limits.filter(|(name, _)| is_extended(name)).collect()
+}
+
+/// An item of a LimitRange: the limits of one type of object.
+struct Item<'t> {
+    fields: &'t Map<String, Value>,
+    path: Path,
+}
+
+fn limit_range_items(document: &Document) -> Vec<Item<'_>> {
+    if !document.group().is_empty() || document.kind() != "LimitRange" {
+        return Vec::new();
+    }
+    let items = document.value.pointer("/spec/limits").and_then(Value::as_array).into_iter().flatten().enumerate();
+    let limits = Path::from_keys(["spec", "limits"]);
+    items.filter_map(|(index, item)| Some(Item { fields: item.as_object()?, path: limits.item(index) })).collect()
+}
+
+impl Item<'_> {
+    fn is(&self, name: &str) -> bool {
+        self.fields.get("type").is_some_and(|kind| kind == name)
+    }
+
+    fn amounts(&self, map: &str) -> impl Iterator<Item = (&String, &Value)> {
+        self.fields.get(map).and_then(Value::as_object).into_iter().flatten()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &String> {
+        MAPS.iter().flat_map(|map| self.amounts(map)).map(|(name, _)| name)
+    }
+
+    fn value(&self, map: &str, name: &str) -> Option<Quantity> {
+        self.fields.get(map)?.get(name).and_then(amounts::quantity)
+    }
+
+    /// Returns the limit that it supplies. The API server sets a container's from the maximum.
+    fn default(&self, name: &str) -> Option<Quantity> {
+        let max = || self.value("max", name).filter(|_| self.is("Container"));
+        self.value("default", name).or_else(max)
+    }
+
+    fn default_request(&self, name: &str) -> Option<Quantity> {
+        let supplied = || self.default(name).or_else(|| self.value("min", name)).filter(|_| self.is("Container"));
+        self.value("defaultRequest", name).or_else(supplied)
+    }
+
+    fn check(&self, errors: &mut Vec<Violation>) {
+        let mut names = BTreeSet::new();
+        for map in MAPS {
+            for (name, value) in self.amounts(map).filter(|(name, _)| !amounts::is_native(name, Place::Container)) {
+                let path = self.path.key(map).key(name);
+                if amounts::check_syntax(value, &path, errors)
+                    && amounts::check_name(name, &path, Place::Container, errors)
+                {
+                    names.insert(name);
+                }
+                if self.is("Pod") && map.starts_with("default") {
+                    let message = format!("Forbidden: may not be specified when `type` is 'Pod': {map}");
+                    let hint = "set it for the type Container".to_owned();
+                    errors.push(Violation::new(&path, Code::LimitRange, message).at_key().hint(Some(hint)));
+                }
+            }
+        }
+        for name in names {
+            self.check_order(name, errors);
+        }
+    }
+
+    /// Reports values that contradict each other.
+    fn check_order(&self, name: &str, errors: &mut Vec<Violation>) {
+        let (min, max) = (self.value("min", name), self.value("max", name));
+        let (default, request) = (self.default(name), self.default_request(name));
+        let ratio = self.value("maxLimitRequestRatio", name);
+        let mut report = |map: &str, message: String| {
+            let path = self.path.key(map).key(name);
+            let hint = "extended resources cannot be overcommitted: give max, or one default".to_owned();
+            errors.push(Violation::new(&path, Code::LimitRange, format!("Invalid value: {message}")).hint(Some(hint)));
+        };
+        for ((low, least), (high, most)) in [
+            (("min", min), ("max", max)),
+            (("min", min), ("defaultRequest", request)),
+            (("min", min), ("default", default)),
+            (("defaultRequest", request), ("max", max)),
+            (("default", default), ("max", max)),
+        ] {
+            if let (Some(least), Some(most)) = (least, most)
+                && least > most
+            {
+                report(low, format!("{low} value {least} is greater than {high} value {most}"));
+            }
+        }
+        if ratio.is_some_and(|ratio| ratio < Quantity::from(1)) {
+            report("maxLimitRequestRatio", "the ratio is less than 1".to_owned());
+        }
+        if let (Some(default), Some(request)) = (default, request)
+            && default != request
+        {
+            let message = format!("default value {default} must equal to defaultRequest value {request} in {name}");
+            report("defaultRequest", message);
+        }
+    }
+}
