@@ -13,6 +13,8 @@ pub(super) struct RawDocument<'t> {
     pub(super) offset: usize,
     /// The number of lines before it.
     pub(super) lines_before: usize,
+    /// Whether it is JSON, which kubectl does not read as YAML.
+    pub(super) is_json: bool,
 }
 
 /// Splits a file into consecutive JSON objects, or YAML documents separated by lines of `---`. A text that starts as
@@ -25,7 +27,7 @@ pub(super) fn split(text: &str) -> Vec<Result<RawDocument<'_>, ParseError>> {
 }
 
 fn raw_document(text: &str, start: usize, end: usize, lines_before: usize) -> RawDocument<'_> {
-    RawDocument { text: text.get(start..end).unwrap_or_default(), offset: start, lines_before }
+    RawDocument { text: text.get(start..end).unwrap_or_default(), offset: start, lines_before, is_json: false }
 }
 
 /// Returns the JSON objects at the start of the text, and where they end.
@@ -38,7 +40,7 @@ fn json(text: &str, start: usize) -> (Vec<Result<RawDocument<'_>, ParseError>>, 
     let mut objects = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
     while let Some(Ok(_)) = objects.next() {
         let next = start + objects.byte_offset();
-        let found = raw_document(text, end, next, lines);
+        let found = RawDocument { is_json: true, ..raw_document(text, end, next, lines) };
         lines += found.text.bytes().filter(|byte| *byte == b'\n').count();
         raw_documents.push(Ok(found));
         end = next;

@@ -3,6 +3,7 @@
 //! The parser reads like kubectl, which silently takes the last of repeated keys. Repeats are returned beside the value,
 //! since a rule with one has a mistake.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span as Range, StrInput, Tag};
@@ -23,36 +24,69 @@ pub(super) struct Parsed {
     pub(super) repeated: Vec<ParseError>,
 }
 
+/// How many comments without a space before them are read: each takes another pass.
+const GLUED_COMMENTS: usize = 20;
+
 /// Parses a document; `None` if it is empty.
 pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
-    let options = granit_parser::options! {
-        emit_comments: false,
-        flow_nesting_limit: limits.depth,
-        block_nesting_limit: limits.depth,
-    };
-    let mut reader = Reader {
-        parser: Parser::new_from_str_with_options(raw_document.text, options),
-        raw_document,
-        limits,
-        values: 0,
-        anchors: HashMap::new(),
-        repeated: Vec::new(),
-    };
-    let mut document = None;
-    while let Some((event, range)) = reader.next()? {
-        match event {
-            Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
-            Event::DocumentStart(..) if document.is_none() => {}
-            // kubectl splits at lines of `---`, and would silently drop what follows `...`.
-            Event::DocumentStart(..) => {
-                return Err(reader.parse_error(range, "a document that follows ... needs a line of --- before it"));
-            }
-            event => document = Some(reader.node(event, range, 0)?),
+    let mut text = with_line_breaks(raw_document);
+    for _ in 0..GLUED_COMMENTS {
+        match Reader::new(&text, raw_document, limits).document() {
+            Err(NotRead::GluedComment(at)) => text = without_comment(&text, at).into(),
+            Err(NotRead::Wrong(error)) => return Err(error),
+            Ok(parsed) => return Ok(parsed),
         }
     }
-    let repeated = reader.repeated;
-    let parsed = document.map(|Node { value, locations, .. }| Parsed { value, locations, repeated });
-    Ok(parsed.filter(|parsed| !parsed.value.is_null()))
+    Reader::new(&text, raw_document, limits).document().map_err(|not_read| match not_read {
+        NotRead::Wrong(error) => error,
+        NotRead::GluedComment(at) => {
+            let at = at + raw_document.offset;
+            let reason = "not YAML: a comment needs a space before it".to_owned();
+            ParseError { span: Span::new(at..at + 1), reason }
+        }
+    })
+}
+
+/// Why a pass over a document ends early.
+enum NotRead {
+    Wrong(ParseError),
+    /// A comment directly after a quote or bracket, which kubectl reads, at this offset.
+    GluedComment(usize),
+}
+
+impl From<ParseError> for NotRead {
+    fn from(error: ParseError) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+/// Returns the text with spaces in place of a comment. Every byte keeps its offset.
+fn without_comment(text: &str, at: usize) -> String {
+    let (before, rest) = text.split_at_checked(at).unwrap_or((text, ""));
+    let length = rest.find('\n').unwrap_or(rest.len());
+    [before, &" ".repeat(length), rest.get(length..).unwrap_or_default()].concat()
+}
+
+/// Returns the text with line feeds in place of the other characters that end a line in kubectl, which editors may not
+/// show. Every byte keeps its offset.
+fn with_line_breaks<'t>(raw_document: &RawDocument<'t>) -> Cow<'t, str> {
+    const BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+    if raw_document.is_json || !raw_document.text.contains(BREAKS) {
+        return raw_document.text.into();
+    }
+    let replaced = raw_document.text.replace('\u{85}', " \n");
+    replaced.replace(['\u{2028}', '\u{2029}'], "  \n").into()
+}
+
+/// Returns whether a text in double quotes has an escape that JSON and YAML 1.2 have, and kubectl rejects.
+fn has_escaped_slash(quoted: &str) -> bool {
+    let mut chars = quoted.chars();
+    while let Some(next) = chars.next() {
+        if next == '\\' && chars.next() == Some('/') {
+            return true;
+        }
+    }
+    false
 }
 
 /// The number of bytes of text that count as one more value.
@@ -60,12 +94,15 @@ const BYTES_A_VALUE: usize = 64;
 
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
+    text: &'t str,
     raw_document: &'t RawDocument<'t>,
     limits: &'t Limits,
     /// The number of values so far, including those that aliases repeat.
     values: usize,
     anchors: HashMap<usize, Node>,
     repeated: Vec<ParseError>,
+    /// Where the parser found a comment directly after a quote or bracket.
+    glued_comment: Option<usize>,
 }
 
 /// A value, with what must be known before it is repeated.
@@ -78,12 +115,60 @@ struct Node {
 }
 
 impl<'t> Reader<'t> {
+    fn new(text: &'t str, raw_document: &'t RawDocument<'t>, limits: &'t Limits) -> Self {
+        let options = granit_parser::options! {
+            emit_comments: false,
+            // As go-yaml, which is a port of libyaml.
+            bom_inside_document_as_content: true,
+            block_scalar_eof_without_line_feed: true,
+            flow_nesting_limit: limits.depth,
+            block_nesting_limit: limits.depth,
+        };
+        Self {
+            parser: Parser::new_from_str_with_options(text, options),
+            text,
+            raw_document,
+            limits,
+            values: 0,
+            anchors: HashMap::new(),
+            repeated: Vec::new(),
+            glued_comment: None,
+        }
+    }
+
+    fn document(mut self) -> Result<Option<Parsed>, NotRead> {
+        let document = self.nodes().map_err(|error| self.glued_comment.map_or(error.into(), NotRead::GluedComment))?;
+        let repeated = self.repeated;
+        let parsed = document.map(|Node { value, locations, .. }| Parsed { value, locations, repeated });
+        Ok(parsed.filter(|parsed| !parsed.value.is_null()))
+    }
+
+    fn nodes(&mut self) -> Result<Option<Node>, ParseError> {
+        let mut document = None;
+        while let Some((event, range)) = self.next()? {
+            match event {
+                Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
+                Event::DocumentStart(..) if document.is_none() => {}
+                // kubectl splits at lines of `---`, and would silently drop what follows `...`.
+                Event::DocumentStart(..) => {
+                    return Err(self.parse_error(range, "a document that follows ... needs a line of --- before it"));
+                }
+                event => document = Some(self.node(event, range, 0)?),
+            }
+        }
+        Ok(document)
+    }
+
     fn next(&mut self) -> Result<Option<(Event<'t>, Range)>, ParseError> {
         match self.parser.next_event() {
             None => Ok(None),
             Some(Ok(event)) => Ok(Some(event)),
             Some(Err(error)) => {
-                let at = error.marker().byte_offset().unwrap_or_default() + self.raw_document.offset;
+                let place = error.marker().byte_offset();
+                if *error.kind() == ErrorKind::CommentNotSeparated {
+                    self.glued_comment = place;
+                }
+                let at = place.unwrap_or_default() + self.raw_document.offset;
                 let reason = match error.kind() {
                     ErrorKind::RecursionLimitExceeded => self.too_deep(),
                     _ => format!("not YAML: {}", error.info()),
@@ -168,6 +253,10 @@ impl<'t> Reader<'t> {
     }
 
     fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, range: Range) -> Result<Value, ParseError> {
+        let quoted = || self.text.get(range.byte_range().unwrap_or_default()).unwrap_or_default();
+        if style == ScalarStyle::DoubleQuoted && !self.raw_document.is_json && has_escaped_slash(quoted()) {
+            return Err(self.parse_error(range, "not YAML: \\/ is no escape in kubectl: write / alone"));
+        }
         scalar::resolve(text, style, tag).map_err(|reason| self.parse_error(range, reason))
     }
 

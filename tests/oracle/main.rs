@@ -16,6 +16,7 @@ mod pod_requests;
 mod selectors;
 mod verdicts;
 mod whole_quantities;
+mod yaml;
 
 const CASES: usize = 100_000;
 

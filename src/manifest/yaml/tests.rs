@@ -7,7 +7,7 @@ use super::super::source::{Source, SourceLocation};
 use super::*;
 
 fn read_all(text: &str, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
-    read(&RawDocument { text, offset: 0, lines_before: 0 }, limits)
+    read(&RawDocument { text, offset: 0, lines_before: 0, is_json: false }, limits)
 }
 
 fn value(text: &str) -> Value {
@@ -110,4 +110,19 @@ fn yaml_empty_document_has_no_value() {
         assert_eq!(read_all(text, &Limits::default()).unwrap().map(|parsed| parsed.value), None);
     }
     assert!(reason("a: 1\n...\nb: 2\n").contains("needs a line of ---"));
+}
+
+#[test]
+fn yaml_is_read_as_in_kubectl_where_yaml_1_2_differs() {
+    assert_eq!(value("a: 'b\nc'\nd: \"{\n}\"\n"), json!({"a": "b c", "d": "{ }"}));
+    assert_eq!(value("a: \"b\"#c: ü\nd: [e]#f\n"), json!({"a": "b", "d": ["e"]}));
+    assert_eq!(value("a: b # c\u{85}d: e\u{2028}f: g\n"), json!({"a": "b", "d": "e", "f": "g"}));
+    assert_eq!(shown("a: 'b'#c\nd: 5\n", &Path::from_keys(["d"])), ("5".to_owned(), (2, 4)));
+    assert!(reason("a: \"b\\/c\"").contains("write / alone"));
+    assert_eq!(value("a: \"b\\\\/c\"\nd: 'e\\/f'"), json!({"a": "b\\/c", "d": "e\\/f"}));
+    let json = RawDocument { text: "{\"a\": \"b\\/c\"}", offset: 0, lines_before: 0, is_json: true };
+    assert_eq!(read(&json, &Limits::default()).unwrap().unwrap().value, json!({"a": "b/c"}));
+    let many = "- 'a'#b\n".repeat(GLUED_COMMENTS);
+    assert_eq!(value(&many), json!(vec!["a"; GLUED_COMMENTS]));
+    assert!(reason(&(many + "- 'a'#b\n")).contains("a comment needs a space before it"));
 }

@@ -6,6 +6,7 @@
 //	oracle quantity       {"value": "1000", "canonical": "1k"} or {"error": "..."}
 //	oracle resource-name  true or false, as do subdomain, label-key and label-value
 //	oracle pod-requests   for a Pod: {"example.com/dongle": "3"}, or {"error": "..."}
+//	oracle yaml           for a document, as kubectl converts it: {"json": ...}, or {"error": "..."}
 //	oracle selector       for {"selector": a LabelSelector, "labels": {...}}: true or false, or {"error": "..."}
 package main
 
@@ -26,6 +27,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/apis/core/helper"
+	"sigs.k8s.io/yaml"
 )
 
 type quantityAnswer struct {
@@ -53,10 +55,12 @@ func main() {
 		answer = func(input string) any { return len(content.IsLabelValue(input)) == 0 }
 	case "pod-requests":
 		answer = func(input string) any { return podRequests(input) }
+	case "yaml":
+		answer = func(input string) any { return toJSON(input) }
 	case "selector":
 		answer = func(input string) any { return selects(input) }
 	default:
-		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests|selector"))
+		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests|selector|yaml"))
 	}
 	if err := run(os.Stdin, os.Stdout, answer); err != nil {
 		fail(err)
@@ -152,4 +156,22 @@ func selects(input string) any {
 		return fail(err)
 	}
 	return selector.Matches(question.Labels)
+}
+
+type jsonAnswer struct {
+	JSON  json.RawMessage `json:"json,omitempty"`
+	Error string          `json:"error,omitempty"`
+}
+
+func toJSON(input string) (answer jsonAnswer) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			answer = jsonAnswer{Error: fmt.Sprint("panic: ", panicked)}
+		}
+	}()
+	converted, err := yaml.YAMLToJSON([]byte(input))
+	if err != nil {
+		return jsonAnswer{Error: err.Error()}
+	}
+	return jsonAnswer{JSON: converted}
 }

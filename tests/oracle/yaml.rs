@@ -1,0 +1,168 @@
+//! Small YAML documents in every style, which must mean the same as in go-yaml, with which kubectl reads them.
+
+use harness::oracle::ask;
+use node_resource_advertiser::manifest::{self, Limits};
+use serde_json::{Value, json};
+
+use super::report;
+
+/// A field below the head of an object.
+const HEAD: &str = "apiVersion: v1\nkind: ConfigMap\n";
+
+/// Texts in each style, whose second line has the indentation `@`.
+const SCALARS: [&str; 12] = [
+    "one\n@two",
+    "'one\n@two'",
+    "\"one\n@two\"",
+    "\"one\\\n@two\"",
+    "'one\n\n@two'",
+    "\"one \n@ two \"",
+    "'{\n@\"a\": 1\n@}'",
+    "|\n@one\n@two\n",
+    ">-\n@one\n@two\n",
+    "|2\n@one\n@two\n",
+    "&a 'one\n@two'",
+    "!!str \"one\n@two\"",
+];
+
+/// Where a text stands, in place of `$`.
+const PLACES: [&str; 5] = [
+    "data: $\nend: 1\n",
+    "data:\n  x: $\n  y: 1\n",
+    "data:\n- $\n- b\n",
+    "data: {x: $, y: 1}\n",
+    "data:\n  x:\n  - y: $\n",
+];
+
+/// Fields that are one special case each.
+const FIELDS: [&str; 80] = [
+    "x: \"a\"#c\n",
+    "x: 'a'#c\n",
+    "x: a#c\n",
+    "x: a #c\n",
+    "x: [a]#c\n",
+    "x: {a: b}#c\n",
+    "x: \"a\" b\n",
+    "x: \"a\\/b\"\n",
+    "x: \"a\\\\/b\"\n",
+    "x: 'a\\/b'\n",
+    "x: \"a\\'b\"\n",
+    "x: \"\\x41\\u0042\\U00000043\\t\\n\\e\\0\"\n",
+    "x: \"\\q\"\n",
+    "x: \"\\_\\N\\L\\P\"\n",
+    "# a\u{85}x: 1\ny: 2\n",
+    "# a\u{2028}x: 1\ny: 2\n",
+    "# a\u{2029}x: 1\ny: 2\n",
+    "x: 1 # a\u{85}y: 2\n",
+    "x: a\u{85}y: b\n",
+    "x:\ty\n",
+    "x: a\tb\n",
+    "x: a\t\n",
+    "x: \"a\tb\"\n",
+    "\tx: a\n",
+    "x:\n\ty: a\n",
+    "x: 'a\n\tb'\n",
+    "x: [a,\n\tb]\n",
+    "x: \u{feff}a\n",
+    "\u{feff}x: a\n",
+    "x: |\n  a",
+    "x: |+\n  a\n\n",
+    "x: |-\n  a\n\n",
+    "x: >\n  a\n  b\n\n   c\n",
+    "x: |1\n a\n",
+    "x: |\n\n\n  a\n",
+    "x: |\n   a\n  b\n",
+    "x: > # c\n  a\n",
+    "x: |x\n  a\n",
+    "x: *a\n",
+    "x: &a 1\ny: *a\n",
+    "x: &a {b: 1}\ny: {<<: *a, c: 2}\n",
+    "x: &a\n  b: 1\ny: *a\n",
+    "<<: {x: 1}\nx: 2\n",
+    "x: !!int \"4\"\n",
+    "x: !!str 4\n",
+    "x: !foo 4\n",
+    "x: ! 4\n",
+    "x: [a, b,]\n",
+    "x: [a,, b]\n",
+    "x: {a, b}\n",
+    "x: {a: , b: }\n",
+    "x: {a:1}\n",
+    "x: {\"a\":1}\n",
+    "x: {a: b: c}\n",
+    "x: [a: b, c]\n",
+    "x: [? a : b]\n",
+    "? x\n: y\n",
+    "? [x]\n: y\n",
+    "x: a: b\n",
+    "x: 'a: b'\n",
+    "x: - a\n",
+    "x:\n- a\n",
+    "x:\n -a\n",
+    "x: -\n",
+    "x: @a\n",
+    "x: `a\n",
+    "x: %a\n",
+    "x: a%b\n",
+    "x: a\ny\n",
+    "x: a\n y\n",
+    "x: 'it''s'\n",
+    "x: 'it's'\n",
+    "x: \"a\n",
+    "x: [a\n",
+    "x: a\n  y: b\n",
+    "x: a\n y: b\nz: c\n",
+    "x:\n    y: a\n  z: b\n",
+    "x: a\nx: b\n",
+    "1: a\nyes: b\n1.5: c\n",
+    "x: 0x1F\ny: 010\nz: 1_000\nw: 0o17\n",
+];
+
+/// Fields that are read otherwise: YAML has no such escape, and go-yaml reads it.
+const KNOWN: [&str; 1] = ["x: \"a\\'b\"\n"];
+
+fn documents() -> Vec<String> {
+    let mut documents = Vec::new();
+    for (place, scalar) in PLACES.iter().flat_map(|place| SCALARS.iter().map(move |scalar| (place, scalar))) {
+        for indentation in ["", " ", "    ", "\t"] {
+            documents.push(HEAD.to_owned() + &place.replace('$', &scalar.replace('@', indentation)));
+        }
+    }
+    documents.extend(FIELDS.iter().map(|field| format!("{HEAD}{field}")));
+    documents.extend(FIELDS.iter().map(|field| format!("{HEAD}{}", field.replace('\n', "\r\n"))));
+    let whole =
+        ["{apiVersion: v1, kind: A}", "{\"apiVersion\": \"v\\/1\", kind: A}", "%YAML 1.1\napiVersion: v1\nkind: A\n"];
+    documents.extend(whole.map(str::to_owned));
+    documents
+}
+
+/// Returns the value of a document; `None` if it cannot be read.
+fn value(document: &str) -> Option<Value> {
+    let mut values = Vec::new();
+    manifest::read_text("a.yaml", document.to_owned(), &Limits::default(), &mut |read| values.push(read));
+    match values.as_slice() {
+        [Ok(document)] => Some(document.value.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn yaml_documents_match_kubectl() {
+    let documents = documents();
+    let mut mismatches = Vec::new();
+    let (mut read, mut rejected) = (0, 0);
+    for (document, theirs) in documents.iter().zip(ask("yaml", &documents)) {
+        let theirs = (theirs["error"].is_null()).then(|| theirs["json"].clone());
+        // What is no object is an error of its own.
+        let theirs = theirs.filter(|value| value["apiVersion"].is_string() && value["kind"].is_string());
+        let ours = value(document);
+        *(if theirs.is_some() { &mut read } else { &mut rejected }) += 1;
+        let field = document.strip_prefix(HEAD).unwrap_or_default().replace("\r\n", "\n");
+        if (ours == theirs) == KNOWN.contains(&field.as_str()) {
+            let [ours, theirs] = [ours, theirs].map(|value| value.unwrap_or(json!("rejected")).to_string());
+            mismatches.push(format!("{document:?}\n  go-yaml:  {theirs}\n  manifest: {ours}"));
+        }
+    }
+    report(&mismatches, documents.len());
+    assert!(read > 200 && rejected > 50, "{read} {rejected}");
+}
