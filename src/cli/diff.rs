@@ -34,7 +34,10 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::model::count::plural;
+use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, Node};
+use crate::model::quantity::Quantity;
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::{NodePlan, plan};
 use filter::{Filter, UnknownName};
@@ -59,6 +62,8 @@ pub struct Preview {
     seen: HashSet<Arc<str>>,
     /// The rules that select a node.
     selecting: HashSet<Arc<str>>,
+    /// How many nodes have a value of which managedFields do not name the writer.
+    unknown_writers: usize,
     totals: Totals,
     summary: Summary,
 }
@@ -86,6 +91,7 @@ impl Preview {
             rows: Rows::new(detail.keep == Keep::Rows),
             seen: HashSet::new(),
             selecting: HashSet::new(),
+            unknown_writers: 0,
             totals: Totals::default(),
             summary: Summary::default(),
         }
@@ -97,6 +103,7 @@ impl Preview {
         self.rows.clear();
         self.seen.clear();
         self.selecting.clear();
+        self.unknown_writers = 0;
         self.totals = Totals::default();
         self.summary = Summary::default();
     }
@@ -138,6 +145,7 @@ impl Preview {
         let mut node_diff = NodeDiff::new(node, plan, &self.rules);
         self.filter.apply(&mut node_diff);
         self.summary.count(&node_diff);
+        self.unknown_writers += usize::from(has_unknown_writer(node, &node_diff));
         node_diff.changes.iter().for_each(|change| self.totals.add(change));
         self.keep(node_diff);
         Ok(())
@@ -181,6 +189,14 @@ impl Preview {
         } else {
             self.add_missing(&mut notes);
         }
+        if self.unknown_writers > 0 {
+            let message = format!(
+                "{} managedFields for a value that a rule declares, so that its writer is unknown: \
+                 kubectl prints them with --show-managed-fields",
+                plural(self.unknown_writers, "node has no", "nodes have no")
+            );
+            notes.push(Note { rule: None, message, kind: NoteKind::UnknownWriters });
+        }
         self.summary.nodes = self.seen.len();
         let Self { nodes, rows, totals, summary, .. } = self;
         let nodes = nodes.into_values().collect();
@@ -204,6 +220,17 @@ impl Preview {
         }
         missing.into_values().for_each(|node_diff| self.keep(node_diff));
     }
+}
+
+/// Returns whether the plan of a node depends on who wrote a value, which managedFields do not name.
+fn has_unknown_writer(node: &Node, node_diff: &NodeDiff) -> bool {
+    let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
+    node_diff.outcomes.iter().any(|outcome| {
+        let value = node.values(&outcome.resource)[0].and_then(|text| text.parse::<Quantity>().ok());
+        value.is_some_and(|value| !value.is_zero())
+            && ledger.get(&outcome.resource).is_none()
+            && node.field_managers(&outcome.resource).is_none()
+    })
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ use crate::planner::rules::Rule;
 /// rule of the same name, as if they had been applied. Without -f, plan shows what the controller is about to do for
 /// the cluster's own rules. You need the right to list nodes, nodeextendedresources and pods.
 ///
-/// With --nodes, plan reads only files and needs no cluster: nodes as `kubectl get nodes -o json` prints them, in any
-/// number. Whether a value can be lowered depends on what pods request: use --pods; without it, plan reports such a
+/// With --nodes, plan reads only files and needs no cluster: nodes as `kubectl get nodes -o json
+/// --show-managed-fields` prints them, in any number. Whether a value can be lowered depends on what pods request: use --pods; without it, plan reports such a
 /// value as one that may be held.
 ///
 /// Only the controller knows which values another field manager keeps changing back. For a cluster, plan takes them

@@ -8,7 +8,7 @@ mod status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::model::quantity::Quantity;
 use amounts::Amounts;
@@ -45,11 +45,34 @@ struct Container {
     restart_policy: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 struct Resources {
-    /// The API server sets a request from a limit.
     requests: Amounts,
+}
+
+impl<'de> Deserialize<'de> for Resources {
+    /// Sets a missing request from the limit, as the API server does when a pod is created: a file may hold a pod as
+    /// people write it.
+    fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Written {
+            requests: Amounts,
+            limits: Amounts,
+        }
+
+        let Written { mut requests, limits } = Written::deserialize(decoder)?;
+        let own = requests.extended.len();
+        for limit in limits.extended {
+            if !requests.extended[..own].iter().any(|(name, _)| *name == limit.0) {
+                requests.extended.push(limit);
+            }
+        }
+        let classes = limits.classes.into_iter().filter(|class| !requests.classes.contains(class));
+        let classes: Vec<_> = classes.collect();
+        requests.classes.extend(classes);
+        Ok(Self { requests })
+    }
 }
 
 /// Amounts of extended resources, by name.

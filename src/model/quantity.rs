@@ -3,6 +3,8 @@
 //! The grammar, the rounding and the canonical form are those of `ParseQuantity` and
 //! `CanonicalizeBytes` in `k8s.io/apimachinery/pkg/api/resource`; `tests/oracle` compares the two.
 
+pub(crate) mod text;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};

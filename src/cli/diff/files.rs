@@ -11,16 +11,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserializer;
-use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::manifest::{self, Limits, SourceLocation};
+use crate::model::label::excerpt;
 use crate::model::node::ApiNode;
 use crate::model::pod::{NodeRequests, Pod};
 
 /// How much of a file is read to distinguish JSON from YAML.
 const SNIFF_BYTES: u64 = 4096;
+/// How a file begins that gzip has compressed.
+const GZIP: &[u8] = &[0x1f, 0x8b];
 /// The size of the read buffer.
 const BUFFER: usize = 64 * 1024;
 
@@ -58,7 +61,7 @@ pub trait Trimmed: DeserializeOwned {
 
 impl Trimmed for ApiNode {
     const KIND: &'static str = "Node";
-    const COMMAND: &'static str = "kubectl get nodes -o json";
+    const COMMAND: &'static str = "kubectl get nodes -o json --show-managed-fields";
 
     fn kind(&self) -> Option<&str> {
         self.kind()
@@ -118,10 +121,15 @@ fn read_from<T: Trimmed>(name: &str, mut source: impl Read, take: Take<'_, T>) -
         );
         return Err(content(name.to_owned(), reason));
     }
+    if head.starts_with(GZIP) {
+        let reason = "the file is compressed: give what gunzip -c prints, for example with - for standard input";
+        return Err(content(name.to_owned(), reason.to_owned()));
+    }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
-    if text.trim_ascii_start().starts_with(b"{") {
+    let mut other = None;
+    if text.trim_ascii_start().starts_with(b"{") || text.trim_ascii_start().starts_with(b"[") {
         let rest = Cursor::new(text.to_vec()).chain(source);
-        json(name, BufReader::with_capacity(BUFFER, rest), &mut take)?;
+        json(name, BufReader::with_capacity(BUFFER, rest), &mut take, &mut other)?;
     } else {
         let limits = Limits::default();
         // One byte beyond the limit shows that the file is longer.
@@ -130,7 +138,8 @@ fn read_from<T: Trimmed>(name: &str, mut source: impl Read, take: Take<'_, T>) -
         yaml(name, head, &limits, &mut take)?;
     }
     if count == 0 {
-        return Err(content(name.to_owned(), format!("no {} found", T::KIND)));
+        let other = other.map(|kind| format!(", but a {}", excerpt(&kind))).unwrap_or_default();
+        return Err(content(name.to_owned(), format!("no {} found{other}", T::KIND)));
     }
     Ok(())
 }
@@ -187,11 +196,18 @@ pub(super) fn place(location: &SourceLocation) -> String {
     }
 }
 
-/// Reads consecutive objects.
-fn json<T: Trimmed>(name: &str, reader: impl BufRead, take: Take<'_, T>) -> Result<(), FileError> {
+/// Reads consecutive objects. `other` is set to the first list of another kind.
+fn json<T: Trimmed>(
+    name: &str,
+    reader: impl BufRead,
+    take: Take<'_, T>,
+    other: &mut Option<String>,
+) -> Result<(), FileError> {
     let mut json = serde_json::Deserializer::from_reader(reader);
     loop {
-        ListOrObject { take: &mut *take }.deserialize(&mut json).map_err(|error| located(name, error))?;
+        ListOrObject { take: &mut *take, other: &mut *other }
+            .deserialize(&mut json)
+            .map_err(|error| located(name, error))?;
         if json.end().is_ok() {
             return Ok(());
         }
@@ -208,16 +224,17 @@ fn located(name: &str, error: serde_json::Error) -> FileError {
     content(format!("{name}:{line}:{column}"), reason.to_owned())
 }
 
-/// A List, whose items are handled one by one; or a single object.
+/// A List or an array, whose items are handled one by one; or a single object.
 struct ListOrObject<'t, T> {
     take: Take<'t, T>,
+    other: &'t mut Option<String>,
 }
 
 impl<'de, T: Trimmed> DeserializeSeed<'de> for ListOrObject<'_, T> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, decoder: D) -> Result<(), D::Error> {
-        decoder.deserialize_map(self)
+        decoder.deserialize_any(self)
     }
 }
 
@@ -229,38 +246,49 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut is_list = false;
+        let (mut is_list, mut is_other) = (false, false);
         // All fields except the items: for a single object, the whole object.
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if key == "items" {
-                check_list_kind::<T, A::Error>(&fields)?;
+            if key == "items" && other_list::<T>(&fields).is_some() {
+                // `kubectl cluster-info dump` writes lists of every kind.
+                map.next_value::<IgnoredAny>()?;
+                is_other = true;
+            } else if key == "items" {
                 map.next_value_seed(Items { take: &mut *self.take })?;
                 is_list = true;
             } else {
                 fields.insert(key, map.next_value()?);
             }
         }
+        let other = other_list::<T>(&fields);
         if is_list {
             // kubectl writes the kind after the items.
-            return check_list_kind::<T, A::Error>(&fields);
+            let error = |kind| A::Error::custom(format!("a {kind}, but {}s are expected", T::KIND));
+            return other.map_or(Ok(()), |kind| Err(error(kind)));
         }
-        if fields.get("kind").is_some_and(|kind| kind == T::KIND) {
+        if is_other {
+            *self.other = self.other.take().or(other.map(str::to_owned));
+            return Ok(());
+        }
+        // Without a kind, as in an archive of a support tool, it is what was asked for.
+        if fields.get("kind").map_or(fields.contains_key("metadata"), |kind| kind == T::KIND) {
             let object = T::deserialize(Value::Object(fields)).map_err(A::Error::custom)?;
             (self.take)(object).map_err(A::Error::custom)?;
         }
         Ok(())
     }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        Items { take: self.take }.visit_seq(items)
+    }
 }
 
-/// Checks for `List`, or a list of the kind, whose items have no kind of their own.
-fn check_list_kind<T: Trimmed, E: serde::de::Error>(fields: &Map<String, Value>) -> Result<(), E> {
-    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or("List");
-    match kind.strip_suffix("List") {
-        Some("") => Ok(()),
-        Some(item) if item == T::KIND => Ok(()),
-        _ => Err(E::custom(format!("a {kind}, but {}s are expected", T::KIND))),
-    }
+/// Returns the kind of a list, unless it is `List`, or a list of the kind, whose items have no kind of their own.
+fn other_list<T: Trimmed>(fields: &Map<String, Value>) -> Option<&str> {
+    let kind = fields.get("kind").and_then(Value::as_str)?;
+    let item = kind.strip_suffix("List").unwrap_or(kind);
+    (item != T::KIND && kind != "List").then_some(kind)
 }
 
 struct Items<'t, T> {

@@ -61,6 +61,7 @@ pub(super) enum NoteKind {
     Deleting,
     NoNodeSelected,
     EmptyFilter,
+    UnknownWriters,
 }
 
 /// All rules to plan with, and what else is known.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 
 use crate::model::pool::Pool;
+use crate::model::quantity::text::QuantityText;
 use crate::model::resource_name;
 
 /// The extended resources in `status.capacity` or `status.allocatable`, by name, with their quantities as the API server
@@ -46,9 +47,15 @@ impl ResourceList {
 
 impl<'de> Deserialize<'de> for ResourceList {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
-        let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
-        Ok(Self(amounts.into_iter().filter(|(name, _)| resource_name::is_extended(name)).collect()))
+        let amounts = amounts(decoder)?;
+        Ok(Self(amounts.filter(|(name, _)| resource_name::is_extended(name)).collect()))
     }
+}
+
+/// Returns the amounts in a map, sorted by name.
+fn amounts<'de, D: Deserializer<'de>>(decoder: D) -> Result<impl Iterator<Item = Amount>, D::Error> {
+    let amounts = BTreeMap::<Box<str>, QuantityText>::deserialize(decoder)?;
+    Ok(amounts.into_iter().map(|(name, quantity)| (name, quantity.0)))
 }
 
 /// The native resources of a node.
@@ -70,9 +77,8 @@ pub(super) struct Capacity {
 
 impl<'de> Deserialize<'de> for Capacity {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
-        let amounts = BTreeMap::<Box<str>, Box<str>>::deserialize(decoder)?;
-        let (extended, native): (Vec<_>, Vec<_>) =
-            amounts.into_iter().partition(|(name, _)| resource_name::is_extended(name));
+        let amounts = amounts(decoder)?;
+        let (extended, native): (Vec<_>, Vec<_>) = amounts.partition(|(name, _)| resource_name::is_extended(name));
         Ok(Self { extended: ResourceList(extended.into()), native: Native(native) })
     }
 }

@@ -6,6 +6,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::model::quantity::Quantity;
+use crate::model::quantity::text::QuantityText;
 use crate::model::resource_name;
 
 /// The prefix of the names by which pods request a DeviceClass (KEP-5004).
@@ -52,7 +53,7 @@ impl<'de> Visitor<'de> for AmountsVisitor {
         while let Some(name) = map.next_key_seed(NameVisitor)? {
             match name {
                 Name::Extended(name) => {
-                    if let Ok(quantity) = map.next_value::<String>()?.parse() {
+                    if let Ok(quantity) = map.next_value::<QuantityText>()?.0.parse() {
                         amounts.extended.push((name, quantity));
                     }
                 }

@@ -37,6 +37,22 @@ fn node_files_accept_lists_and_objects_in_json_and_yaml() {
     assert_eq!(names(nodes), list());
 }
 
+/// As tools write them that are not kubectl.
+#[test]
+fn node_files_of_other_shapes_are_read() {
+    let kindless = r#"{"metadata": {"name": "c"}, "status": {"capacity": {"cpu": "8"}}}"#;
+    let dump = r#"{"kind": "NodeList", "items": [{"metadata": {"name": "c"}}]}
+        {"kind": "EventList", "items": [{"involvedObject": {}}]} {"kind": "PodList", "items": []}"#;
+    let numbers = r#"{"kind": "Node", "metadata": {"name": "c"}, "status": {
+        "capacity": {"cpu": 32, "memory": 1.5, "example.com/a": 4}, "allocatable": {"example.com/a": 4}}}"#;
+    let yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: c}\nstatus: {capacity: {pods: 110, example.com/a: 4}}\n";
+    for text in [kindless, &format!("[{kindless}]"), &format!(" [{NODE}]"), dump, numbers, yaml] {
+        assert_eq!(names(text), Ok(vec!["c".to_owned()]), "{text}");
+    }
+    let error = names(b"\x1f\x8b\x08\0").unwrap_err();
+    assert!(error.contains("gunzip"), "{error}");
+}
+
 #[test]
 fn node_file_errors_have_a_source_location() {
     for (text, says) in [
@@ -50,7 +66,10 @@ fn node_file_errors_have_a_source_location() {
         (r#"{"items": [], "kind": "PodList"}"#, "a PodList, but Nodes are expected"),
         (r#"{"kind": "Node", "metadata": 5}"#, "invalid type: integer `5`, expected struct"),
         ("{\"kind\":\n \"Node\", \"metadata\": {}} x", "f:2:26: expected value"),
-        ("[]", "f:1:1: not a Kubernetes object"),
+        ("[]", "f: no Node found"),
+        (r#"[{"kind": "Node"}]"#, "f:1:17: missing field `metadata`"),
+        (r#"{"kind": "EventList", "items": [5]}"#, "f: no Node found, but a EventList"),
+        ("{\"kind\": \"Node\", \"metadata\": {}, \"status\": {\"capacity\": {\"cpu\": true}}}", "true is no quantity"),
         ("apiVersion: v1\nkind: Node\nmetadata: {name: bad}", "f:1:1: a bad one"),
         ("a: [", "f:1:"),
         ("\u{0}", "f:1:"),
@@ -133,4 +152,27 @@ fn pod_file_requests_are_summed_by_node() {
     read_from("f", list.as_bytes(), take).unwrap();
     let requested = |node: &str| files.requests(node).bound.get("example.com/a").to_string();
     assert_eq!([requested("a"), requested("b"), requested("c")], ["4", "2", "0"]);
+}
+
+/// A file may hold pods as people write them, which no API server has completed.
+#[test]
+fn pod_file_limits_and_numbers_count_as_requests() {
+    let pod = |resources: &str| {
+        format!(r#"{{"kind": "Pod", "spec": {{"nodeName": "a", "containers": [{{"resources": {resources}}}]}}}}"#)
+    };
+    for (resources, requested) in [
+        (r#"{"limits": {"example.com/a": "6"}}"#, "6"),
+        (r#"{"limits": {"example.com/a": 6}}"#, "6"),
+        (r#"{"limits": {"example.com/a": 6}, "requests": {"example.com/a": 6}}"#, "6"),
+        (r#"{"limits": {"example.com/a": 6}, "requests": {"example.com/b": 1}}"#, "6"),
+        (r#"{"limits": null, "requests": {"example.com/a": 2}}"#, "2"),
+    ] {
+        let mut files = PodFiles::default();
+        read_from("f", pod(resources).as_bytes(), &mut |pod: Pod| {
+            files.add(&pod);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(files.requests("a").bound.get("example.com/a").to_string(), requested, "{resources}");
+    }
 }
