@@ -15,16 +15,15 @@ pub(in crate::cli::autoscaler) fn compare(expected: &[NodeOverlay], found: &[Nod
     let by_name: BTreeMap<_, _> = found.iter().map(|overlay| (&*overlay.metadata.name, overlay)).collect();
     let names: BTreeSet<_> = expected.iter().map(|overlay| &*overlay.metadata.name).collect();
     let mut by_weight = BTreeMap::<_, Vec<&NodeOverlay>>::new();
-    for other in found.iter().filter(|other| !other.is_ours() && !names.contains(&*other.metadata.name)) {
+    let others: Vec<_> =
+        found.iter().filter(|other| !other.is_ours() && !names.contains(&*other.metadata.name)).collect();
+    for other in &others {
         by_weight.entry(other.spec.weight.unwrap_or_default()).or_default().push(other);
     }
     for overlay in expected {
         let object = object(overlay);
         match by_name.get(&*overlay.metadata.name) {
-            None => {
-                let why = "it does not exist: Karpenter creates no node for a pod that requests the resource";
-                differences.push(Difference::of_object(object.clone(), why.to_owned()));
-            }
+            None => differences.push(Difference::of_object(object.clone(), missing(overlay, &others))),
             Some(found) => {
                 differences.extend(fields(overlay, found));
                 differences.extend(weight(overlay, found));
@@ -47,6 +46,31 @@ pub(in crate::cli::autoscaler) fn compare(expected: &[NodeOverlay], found: &[Nod
         differences.push(Difference::of_object(object(left), why.to_owned()));
     }
     Comparison { differences, compared: expected.len(), notes: Vec::new() }
+}
+
+/// Describes an overlay that does not exist, by what one of others does in its place.
+fn missing(overlay: &NodeOverlay, others: &[&NodeOverlay]) -> String {
+    let requirements = canonical(&overlay.spec.requirements);
+    let alike = others.iter().filter(|other| canonical(&other.spec.requirements) == requirements);
+    let mut amounts = alike.flat_map(|other| {
+        let shared = resources(overlay).filter_map(|name| Some((name, amount(overlay, name)?, amount(other, name)?)));
+        shared.map(|amounts| (&other.metadata.name, amounts)).collect::<Vec<_>>()
+    });
+    match amounts.next() {
+        None => "it does not exist: Karpenter creates no node for a pod that requests the resource".to_owned(),
+        Some((other, (_, expected, found))) if quantity(Some(&expected)) == quantity(Some(&found)) => {
+            format!("it does not exist, and NodeOverlay {other} has its effect: apply this one, and delete that one")
+        }
+        Some((other, (name, expected, found))) => format!(
+            "it does not exist, and NodeOverlay {other} has {found} of {name}, not {expected}: apply this one, and \
+             delete that one"
+        ),
+    }
+}
+
+/// Returns the quantity of a resource, as written.
+fn amount(overlay: &NodeOverlay, resource: &str) -> Option<String> {
+    overlay.spec.capacity.as_ref()?.get(resource).map(text)
 }
 
 fn object(overlay: &NodeOverlay) -> String {
@@ -231,6 +255,18 @@ mod tests {
     #[test]
     fn missing_left_over_and_conflicting_overlays_are_named() {
         assert!(messages(&[])[0].starts_with("NodeOverlay dongle: it does not exist"), "{:?}", messages(&[]));
+        let theirs = |spec: Value| messages(&[overlay("theirs", json!({"metadata": {"labels": null}, "spec": spec}))]);
+        for (spec, message) in [
+            (json!({"weight": 9}), "it does not exist, and NodeOverlay theirs has its effect"),
+            (
+                json!({"weight": 9, "capacity": {"example.com/dongle": 5}}),
+                "it does not exist, and NodeOverlay theirs has 5 of example.com/dongle, not 4",
+            ),
+            (json!({"weight": 9, "requirements": []}), "it does not exist: Karpenter creates no node"),
+        ] {
+            let found = theirs(spec);
+            assert!(found[0].starts_with(&format!("NodeOverlay dongle: {message}")), "{found:?}");
+        }
         let own = || overlay("dongle", json!({}));
         let gone = messages(&[own(), overlay("gone", json!({}))]);
         assert!(gone.len() == 1 && gone[0].starts_with("NodeOverlay gone: it is left over"), "{gone:?}");

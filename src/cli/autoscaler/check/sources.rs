@@ -83,7 +83,7 @@ pub(in crate::cli::autoscaler) fn pairs(
     let value = value(path)?;
     let pairs = match tags {
         Tags::Aws => aws_tags(&value, group),
-        Tags::Azure => texts(value.get("tags").unwrap_or(&value)),
+        Tags::Azure => scale_set(&value, group).and_then(|set| texts(set.get("tags").unwrap_or(set))),
         Tags::Gke => pool(&value, group).and_then(pool_labels),
     };
     let pairs = pairs.map_err(|why| unreadable(&name, &why))?;
@@ -186,8 +186,13 @@ fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
     map.iter().map(text).collect()
 }
 
-/// Reads what `aws autoscaling describe-tags` or `describe-auto-scaling-groups` prints, or a map.
+/// Reads what `aws autoscaling describe-tags`, `describe-auto-scaling-groups` or `aws eks describe-nodegroup` prints, or a
+/// map.
 fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, String>, String> {
+    if let Some(nodegroup) = value.get("nodegroup") {
+        // Its name is not that of its Auto Scaling group, of which it may have several.
+        return texts(&nodegroup["tags"]);
+    }
     let groups = value.get("AutoScalingGroups").and_then(Value::as_array);
     let tags = match groups {
         Some(groups) => {
@@ -219,9 +224,15 @@ fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, Strin
     Ok(pairs)
 }
 
-/// Returns the node pool in what `gcloud container node-pools describe` or `list` prints.
+/// Returns the scale set in what `az vmss show` or `list` prints.
+fn scale_set<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
+    let Some(sets) = value.as_array() else { return Ok(value) };
+    only(sets.iter().filter(|set| group.is_none_or(|group| set["name"] == group)), "scale set", group)
+}
+
+/// Returns the node pool in what `gcloud container node-pools describe` or `list`, or `clusters describe` prints.
 fn pool<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
-    let Some(pools) = value.as_array() else { return Ok(value) };
+    let Some(pools) = value.get("nodePools").unwrap_or(value).as_array() else { return Ok(value) };
     only(pools.iter().filter(|pool| group.is_none_or(|group| pool["name"] == group)), "node pool", group)
 }
 
@@ -245,8 +256,38 @@ fn only<T>(mut found: impl Iterator<Item = T>, kind: &str, group: Option<&str>) 
     }
 }
 
-/// Returns the annotations of a MachineDeployment, MachinePool or MachineSet.
+/// Returns annotations. kubectl rejects any that is no text.
+fn annotations(metadata: &Value) -> Result<BTreeMap<String, String>, String> {
+    let annotations = &metadata["annotations"];
+    let mut values = annotations.as_object().into_iter().flatten();
+    match values.find(|(_, value)| !value.is_string() && !value.is_null()) {
+        Some((key, value)) => {
+            Err(format!("the annotation {key} is {value}, and kubectl accepts only text: put it in quotes"))
+        }
+        None => texts(annotations),
+    }
+}
+
+/// Returns the groups in the topology of Clusters, as MachineDeployments and MachinePools.
+fn of_topologies(objects: &[Value]) -> Vec<Value> {
+    let mut groups = Vec::new();
+    for cluster in objects.iter().filter(|object| object["kind"] == "Cluster") {
+        let workers = &cluster["spec"]["topology"]["workers"];
+        for (list, kind) in [("machineDeployments", "MachineDeployment"), ("machinePools", "MachinePool")] {
+            groups.extend(workers[list].as_array().into_iter().flatten().map(|group| {
+                let mut metadata = group["metadata"].clone();
+                metadata["name"] = group["name"].clone();
+                metadata["namespace"] = cluster["metadata"]["namespace"].clone();
+                serde_json::json!({"kind": kind, "metadata": metadata})
+            }));
+        }
+    }
+    groups
+}
+
+/// Returns the annotations of a MachineDeployment, MachinePool or MachineSet, also in the topology of a Cluster.
 fn machines(objects: &[Value], group: Option<&str>) -> Result<Pairs, String> {
+    let objects = [objects, &of_topologies(objects)].concat();
     let text =
         |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let names = |object: &Value| {
@@ -261,7 +302,7 @@ fn machines(objects: &[Value], group: Option<&str>) -> Result<Pairs, String> {
         is_kind && !is_owned && group.is_none_or(|group| group == name || group == full)
     };
     let object = only(objects.iter().filter(is_group), "MachineDeployment, MachinePool or MachineSet", group)?;
-    let pairs = texts(object.pointer("/metadata/annotations").unwrap_or(&Value::Null))?;
+    let pairs = annotations(&object["metadata"])?;
     Ok(Pairs { object: format!("{} {}", text(object, "/kind"), names(object).0.trim_start_matches('/')), pairs })
 }
 

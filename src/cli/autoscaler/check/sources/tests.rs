@@ -84,3 +84,40 @@ fn worker_pool_is_found_in_a_shoot() {
     assert!(worker(&shoot, None).unwrap_err().contains("more than one worker pool"));
     assert!(worker(&[], None).unwrap_err().contains("no worker pool"));
 }
+
+#[test]
+fn groups_are_read_as_every_command_of_a_provider_prints_them() {
+    let nodegroup = json!({"nodegroup": {"nodegroupName": "eks", "labels": {"a": "b"}, "tags": {KEY: "4"}}});
+    assert_eq!(aws_tags(&nodegroup, Some("workers")), Ok(pair(KEY, "4")));
+    assert_eq!(aws_tags(&json!({"nodegroup": {}}), None), Ok(BTreeMap::new()));
+    let cluster = json!({"name": "c", "nodePools": [{"name": "a", "config": {"labels": {"x": "1"}}}, {"name": "b"}]});
+    assert_eq!(pool(&cluster, Some("a")).and_then(pool_labels), Ok(pair("x", "1")));
+    assert_eq!(pool(&cluster, None).unwrap_err(), "there is more than one node pool: name one with --group");
+    let sets = json!([{"name": "a", "tags": {"x": "1"}}, {"name": "b"}]);
+    assert_eq!(scale_set(&sets, Some("a")).unwrap()["tags"]["x"], "1");
+    assert_eq!(scale_set(&sets, Some("c")).unwrap_err(), "there is no scale set c");
+}
+
+#[test]
+fn machines_are_found_in_the_topology_of_a_cluster() {
+    let group = json!({"class": "w", "name": "workers", "metadata": {"annotations": {"a": "b"}}});
+    let workers = json!({"machineDeployments": [group], "machinePools": [{"class": "p", "name": "pool"}]});
+    let cluster = json!({
+        "kind": "Cluster", "metadata": {"name": "c", "namespace": "one"}, "spec": {"topology": {"workers": workers}},
+    });
+    let found = machines(std::slice::from_ref(&cluster), Some("workers")).unwrap();
+    assert_eq!(found, Pairs { object: "MachineDeployment one/workers".to_owned(), pairs: pair("a", "b") });
+    assert_eq!(machines(&[cluster], Some("one/pool")).unwrap().object, "MachinePool one/pool");
+    assert!(machines(&[json!({"kind": "Cluster"})], None).unwrap_err().starts_with("there is no MachineDeployment"));
+}
+
+#[test]
+fn annotation_that_is_no_text_is_an_error() {
+    let machines = |value: Value| {
+        machines(&[json!({"kind": "MachineDeployment", "metadata": {"name": "a", "annotations": {"a": value}}})], None)
+    };
+    assert_eq!(machines(json!("20")).unwrap().pairs, pair("a", "20"));
+    let error = "the annotation a is 20, and kubectl accepts only text: put it in quotes";
+    assert_eq!(machines(json!(20)).unwrap_err(), error);
+    assert!(machines(json!(true)).is_err());
+}
