@@ -10,6 +10,9 @@ use node_resource_advertiser::validate::{Format, Report, Severity, Validator};
 
 use super::{folder, validate};
 
+/// Inputs that are large, many or endless.
+mod size;
+
 const RULE: &str = "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {name: dongle}\nspec:\n  resourceName: example.com/dongle\n  quantity: 0\n  allNodes: true\n";
 
 /// A folder for one test.
