@@ -11,6 +11,7 @@ mod crd;
 mod diff;
 mod doctor;
 mod error;
+mod hint;
 mod inventory;
 mod log;
 mod man;

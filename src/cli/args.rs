@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::hint;
 use super::message::print_message;
 use crate::cluster::client::{self, ConnectError, Connection};
 use crate::cluster::config::ClusterOptions;
@@ -26,6 +27,7 @@ pub(super) struct ClusterArgs {
 impl ClusterArgs {
     /// Connects to the cluster, without sending a request yet.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
+        hint::set_cluster_flags(self.kubectl_flags());
         let Self { kubeconfig, context, impersonate, as_group } = self;
         let options = ClusterOptions {
             kubeconfig: kubeconfig.clone(),

@@ -47,6 +47,15 @@ pub enum Error {
     /// Nodes cannot be read.
     #[error(transparent)]
     PrunePlan(#[from] PlanPruneError),
+    /// Nobody is there to ask.
+    #[error("prune --all asks for confirmation, and there is no terminal to ask on: add --yes, or --dry-run")]
+    CannotAsk,
+    /// The terminal cannot be read.
+    #[error("cannot ask for confirmation: {0}")]
+    Ask(#[source] std::io::Error),
+    /// The question was not answered with yes.
+    #[error("nothing has changed, because it was not confirmed")]
+    NotConfirmed,
     /// Some nodes did not change.
     #[error(
         "cannot withdraw everything: nodes that failed: {failed}; nodes whose annotation cannot be read: \

@@ -27,7 +27,8 @@ pub(super) fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, clap::Error> {
     let Some(typed) = args.first().and_then(|program| typed(program)) else {
         return T::try_parse_from(args);
     };
-    let command = named(T::command(), typed);
+    // Once in a process, since clap keeps names for its whole life.
+    let command = named(T::command(), typed.leak());
     match parse_as(command.clone(), args.clone()) {
         // An option of `top`, or nothing.
         Err(error) if is_without_command(&error, &args) => {
@@ -52,10 +53,14 @@ fn stem(program: &OsStr) -> Option<&str> {
 }
 
 /// Returns how kubectl calls this program, if it does.
-fn typed(program: &OsStr) -> Option<&'static str> {
+fn typed(program: &OsStr) -> Option<String> {
     let plugin = stem(program)?.strip_prefix("kubectl-")?;
-    // Once in a process, since clap keeps names for its whole life.
-    Some(format!("kubectl {}", plugin.replace('_', "-")).leak())
+    Some(format!("kubectl {}", plugin.replace('_', "-")))
+}
+
+/// Returns how this program is called: `kubectl ner` as a plugin.
+pub(super) fn program() -> String {
+    std::env::args_os().next().and_then(|program| typed(&program)).unwrap_or_else(|| NAME.to_owned())
 }
 
 /// Returns the command with this name in its usage and its examples.

@@ -1,44 +1,56 @@
-//! `prune`: withdraws everything that ledgers list.
+//! `prune`: withdraws values that ledgers record, and removes zeros that none records.
 
+mod confirm;
 pub(super) mod lease_guard;
 pub(super) mod nodes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use indicatif::ProgressBar;
 use kube::Client;
 
 use super::args::ClusterArgs;
 use super::error::Error;
+use super::hint;
 use super::message::print_message;
 use super::output::{self, progress_style};
 use crate::cluster::lease::AtEnd;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, PruneEnd, Scope, prune};
-use crate::planner::withdraw::Withdrawal;
+use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PlanPruneError, PrunePlan, plan_prune};
 
-/// Withdraw everything the controller has advertised
+/// Withdraw what the controller has advertised: everything, or a part
 ///
-/// prune withdraws what the annotations on nodes list. It stops with an error while a controller is active, which would
-/// write the values again: stop the controller first, or use --take-over or --force.
+/// prune withdraws values that the annotations on nodes record, of all rules (--all) or some (--rule), and removes
+/// what no annotation records (--zeros, --repair-ledger). While a controller is active, which would write the values
+/// again, it stops with an error: stop the controller first, or use --take-over or --force. --zeros alone does not
+/// need that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["all", "rule", "zeros", "repair_ledger"])))]
 pub(super) struct Args {
+    /// Withdraw everything that the annotations record; asks for confirmation
+    #[arg(long, conflicts_with = "rule")]
+    all: bool,
     /// Node to prune; can be repeated [default: all nodes]
     #[arg(long, value_name = "NAME")]
     node: Vec<String>,
-    /// Rule whose resources to withdraw, whether or not it still exists; can be repeated [default: all rules]
+    /// Rule whose values to withdraw, whether or not it still exists; can be repeated
     #[arg(long, value_name = "NAME")]
     rule: Vec<String>,
     /// Show what would change, without writing anything
     #[arg(long)]
     dry_run: bool,
-    /// Also remove zeros that device plugins left behind: extended resources whose capacity and allocatable are both
-    /// 0 and that no rule declares
-    #[arg(long, conflicts_with = "rule")]
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    yes: bool,
+    /// Remove zeros that device plugins left behind: extended resources whose capacity and allocatable are both 0 and
+    /// that no annotation records
+    #[arg(long)]
     zeros: bool,
     /// On nodes whose annotation cannot be read, remove the annotation and the values that managedFields attribute to
     /// the controller
@@ -66,34 +78,63 @@ Exits with 0 if everything is withdrawn, and 1 on an error or if a node failed.
 
 Examples:
   # Show what would be withdrawn
-  node-resource-advertiser prune --dry-run
+  node-resource-advertiser prune --all --dry-run
 
   # Withdraw everything before you uninstall a running controller
-  node-resource-advertiser prune --take-over
+  node-resource-advertiser prune --all --take-over
 
   # Withdraw what one rule declared on one node
-  node-resource-advertiser prune --rule dongle --node node-1";
+  node-resource-advertiser prune --rule dongle --node node-1
+
+  # Remove the zeros that a device plugin left on one node, and nothing else
+  node-resource-advertiser prune --zeros --node node-1";
+
+impl Args {
+    /// Returns what to do about controllers. A dry run writes nothing, and no controller writes a 0 again.
+    fn if_active(&self) -> IfControllerActive {
+        let Self { all, rule, repair_ledger, dry_run, force, take_over, .. } = self;
+        let is_about_zeros = !all && rule.is_empty() && !repair_ledger;
+        match take_over {
+            _ if *force || *dry_run => IfControllerActive::Ignore,
+            true => IfControllerActive::TakeOver,
+            false if is_about_zeros => IfControllerActive::Ignore,
+            false => IfControllerActive::Refuse,
+        }
+    }
+
+    fn scope(self) -> Scope {
+        let recorded = match self.all {
+            true => Recorded::All,
+            false if self.rule.is_empty() => Recorded::None,
+            false => Recorded::OfRules(self.rule.into_iter().collect()),
+        };
+        let withdrawal = Withdrawal { recorded, zeros: self.zeros };
+        Scope { nodes: self.node, withdrawal, repair_ledgers: self.repair_ledger }
+    }
+}
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
+    let is_dry_run = args.dry_run;
+    let has_to_ask = args.all && !args.yes && !is_dry_run;
+    if has_to_ask && !confirm::can_ask() {
+        return Err(Error::CannotAsk);
+    }
     let client = args.cluster.connect_and_print().await?.client;
     let kubectl = format!("kubectl{}", args.cluster.kubectl_flags());
-    let if_active = match &args {
-        // A dry run writes nothing.
-        Args { force: true, .. } | Args { dry_run: true, .. } => IfControllerActive::Ignore,
-        Args { take_over: true, .. } => IfControllerActive::TakeOver,
-        _ => IfControllerActive::Refuse,
+    let if_active = args.if_active();
+    let choice = LeaseSelector {
+        namespace: args.leader_elect_resource_namespace.clone(),
+        name: args.leader_elect_resource_name.clone(),
     };
-    let choice =
-        LeaseSelector { namespace: args.leader_elect_resource_namespace, name: args.leader_elect_resource_name };
-    let scope = Scope {
-        nodes: args.node,
-        withdrawal: Withdrawal { rules: args.rule.into_iter().collect(), zeros: args.zeros },
-        repair_ledgers: args.repair_ledger,
-    };
+    let scope = args.scope();
+    // Nobody waits for an answer while a Lease is held.
+    if has_to_ask && !confirm::ask(&plan_prune(&client, &scope, |_| ()).await?).map_err(Error::Ask)? {
+        return Err(Error::NotConfirmed);
+    }
 
     let lease_guard = LeaseGuard::new(&client, &choice, if_active, print_message).await?;
     // No early return in between: every Lease that is held is released or left to expire.
-    let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, args.dry_run, &lease_guard).await;
+    let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, is_dry_run, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
 
     let mut errors = report_leases(&ended, alone, &kubectl);
@@ -249,11 +290,22 @@ impl Report {
 
     /// Prints the total, and returns the errors.
     fn finish(mut self, plan: &PrunePlan) -> Vec<Error> {
-        self.print(plan.zeros.iter().map(|(node, resource)| {
-            format!("{node}: has 0 {resource}, probably left by a device plugin; to remove it, use --zeros")
-        }));
+        self.print(
+            plan.zeros
+                .iter()
+                .map(|(node, resource)| format!("{node}: has 0 {resource}, probably left by a device plugin")),
+        );
+        let mut with_zeros: Vec<_> = plan.zeros.iter().map(|(node, _)| node).collect();
+        with_zeros.dedup();
+        if !with_zeros.is_empty() {
+            print_message(format_args!(
+                "to see how to remove such zeros and nothing else, run: {}",
+                hint::remove_zeros(&with_zeros)
+            ));
+        }
         for (node, why) in &plan.unreadable {
-            print_message(format_args!("{node}: skipped: {why}; to remove the annotation, use --repair-ledger"));
+            let repair = hint::repair_ledger(node);
+            print_message(format_args!("{node}: skipped: {why}; to remove the annotation, begin with: {repair}"));
         }
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
         self.print([format!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run)]);

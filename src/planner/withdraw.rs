@@ -1,4 +1,4 @@
-//! Withdraws what ledgers list: what no rule declares anymore, or everything regardless of rules.
+//! Withdraws what ledgers record: what no rule declares anymore, or what is asked for regardless of rules.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,35 @@ use crate::model::node::Node;
 /// The rule name for values of a ledger that cannot be read.
 const UNKNOWN_RULE: &str = "unknown";
 
-/// What to withdraw, regardless of existing rules.
+/// What to withdraw, regardless of existing rules. By default, nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Withdrawal {
-    /// The rules whose values to withdraw; empty for all.
-    pub rules: BTreeSet<String>,
+    /// Which values that the ledger records.
+    pub recorded: Recorded,
     /// Whether to remove zeros that a removed device plugin left behind: resources that are 0 in both maps.
     pub zeros: bool,
+}
+
+/// Values that a ledger records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Recorded {
+    /// None.
+    #[default]
+    None,
+    /// Those of these rules.
+    OfRules(BTreeSet<String>),
+    /// Those of all rules.
+    All,
+}
+
+impl Recorded {
+    fn includes(&self, rule: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::OfRules(rules) => rules.contains(rule),
+            Self::All => true,
+        }
+    }
 }
 
 /// Plans the withdrawal of what a node's ledger lists. Values to retain, and values that another field manager has
@@ -30,17 +52,17 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
         Ok(ledger) => ledger,
         Err(error) => return NodePlan::blocked(&[], error),
     };
-    let Withdrawal { rules, zeros } = withdrawal;
+    let Withdrawal { recorded, zeros } = withdrawal;
     let listed = ledger.entries();
     let mut changes: Vec<_> = listed
-        .filter(|(_, entry)| rules.is_empty() || rules.contains(&entry.rule))
+        .filter(|(_, entry)| recorded.includes(&entry.rule))
         .map(|(resource, entry)| withdraw_entry(resource, entry, &Observed::on(node, &ledger, resource)))
         .collect();
     if *zeros {
         let unlisted = node.zeros().filter(|resource| ledger.get(resource).is_none());
         changes.extend(unlisted.map(remove_zero));
     }
-    if rules.is_empty() {
+    if *recorded == Recorded::All {
         let is_alone = changes.is_empty();
         changes.extend(condition::remove_from(node, is_alone));
     }

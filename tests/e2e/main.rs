@@ -28,6 +28,7 @@ mod examples;
 mod faults;
 mod finalizers;
 mod gitops;
+mod hints;
 mod history;
 mod isolation;
 mod karpenter;

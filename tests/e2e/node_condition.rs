@@ -137,7 +137,7 @@ fn prune_removes_the_node_condition() {
     wait_condition(&cluster, "node-1", ("True", "Advertised"));
     wait_condition(&cluster, "node-2", ("False", "Conflict"));
     controller.stop();
-    let output = program::run(&cluster.control_plane.kubeconfig(), &["prune", "--force"], None);
+    let output = program::run(&cluster.control_plane.kubeconfig(), &["prune", "--all", "--yes", "--force"], None);
     assert_eq!(output.code, 0, "{output:?}");
     println!("{}", output.stdout);
     assert_eq!(types(&cluster.node("node-1")), [""; 0]);

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::support::{SHORT_LEASE, program, rejected_patches};
 
+/// Everything, without a question.
+const ALL: [&str; 2] = ["--all", "--yes"];
+
 fn prune(cluster: &Cluster, args: &[&str]) -> Output {
     program::run(&cluster.control_plane.kubeconfig(), &[&["prune"], args].concat(), None)
 }
@@ -50,7 +53,7 @@ fn prune_withdraws_everything_but_retained_values() {
     let before = cluster.node_patches();
     let actions = "withdrew example.com/dongle (rule dongle), released example.com/key (rule key; retained)";
     assert_prints(
-        &prune(&cluster, &["--dry-run"]),
+        &prune(&cluster, &["--all", "--dry-run"]),
         &[
             &format!("node-1: {actions} (dry run)"),
             &format!("node-2: {actions} (dry run)"),
@@ -60,7 +63,7 @@ fn prune_withdraws_everything_but_retained_values() {
     assert_eq!(cluster.node_patches(), before, "a dry run writes nothing");
 
     assert_prints(
-        &prune(&cluster, &[]),
+        &prune(&cluster, &ALL),
         &[&format!("node-1: {actions}"), &format!("node-2: {actions}"), "4 changes on 2 of 2 nodes"],
     );
     for name in ["node-1", "node-2"] {
@@ -68,7 +71,7 @@ fn prune_withdraws_everything_but_retained_values() {
         assert!(is_withdrawn(&node), "{node:#}");
         assert_eq!(quantity(&node, "allocatable", "example.com/key"), Some("4"));
     }
-    assert_prints(&prune(&cluster, &[]), &["0 changes on 0 of 2 nodes"]);
+    assert_prints(&prune(&cluster, &ALL), &["0 changes on 0 of 2 nodes"]);
     assert_eq!(cluster.node_patches() - before, 2, "one patch per node");
 }
 
@@ -76,7 +79,7 @@ fn prune_withdraws_everything_but_retained_values() {
 fn prune_reports_a_rejected_patch_and_fails() {
     let cluster = cluster_without_controller();
     rejected_patches::start_for(&cluster, "node-1");
-    let output = prune(&cluster, &[]);
+    let output = prune(&cluster, &ALL);
     rejected_patches::stop(&cluster);
     assert_eq!(output.code, 1, "{}", output.stdout);
     assert!(output.stdout.contains("node-2: withdrew"), "{}", output.stdout);
@@ -97,7 +100,7 @@ fn prune_is_limited_to_named_nodes_and_rules() {
     );
     assert!(ledger(&cluster.node("node-1")).unwrap().contains("example.com/key"));
     assert!(advertises(&cluster.node("node-2"), DONGLE, "4"));
-    let output = prune(&cluster, &["--node", "node-9"]);
+    let output = prune(&cluster, &["--all", "--yes", "--node", "node-9"]);
     assert_eq!(output.code, 1);
     assert_eq!(output.stderr.lines().last(), Some("error: cannot read node node-9: nodes \"node-9\" not found"));
 }
@@ -107,7 +110,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
     let cluster = cluster_without_controller();
     let controller = Controller::start(&cluster);
     controller.wait_log("this process is now the leader");
-    let output = prune(&cluster, &[]);
+    let output = prune(&cluster, &ALL);
     assert_eq!(output.code, 1);
     assert!(output.stderr.starts_with("cluster: context "), "{}", output.stderr);
     assert!(output.stderr.contains("\nerror: a controller is active"), "{}", output.stderr);
@@ -115,10 +118,10 @@ fn prune_with_active_controller_requires_force_or_take_over() {
     assert!(advertises(&cluster.node("node-1"), DONGLE, "4"));
 
     // With --force it runs alongside, and the controller restores what its rules declare.
-    assert_eq!(prune(&cluster, &["--force"]).code, 0);
+    assert_eq!(prune(&cluster, &["--all", "--yes", "--force"]).code, 0);
     cluster.wait_advertised("node-1", DONGLE, "4");
 
-    let output = prune(&cluster, &["--take-over"]);
+    let output = prune(&cluster, &["--all", "--yes", "--take-over"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(output.stderr.contains("for the previous holder of the lease to stop writing"));
     let give_back = "kubectl --namespace default delete lease node-resource-advertiser";
@@ -131,7 +134,7 @@ fn prune_with_active_controller_requires_force_or_take_over() {
     }
 
     // No client writes under the lease of the first run: neither run waits for it, and both keep it.
-    for args in [&["--take-over"][..], &[]] {
+    for args in [&["--all", "--yes", "--take-over"][..], &ALL] {
         let output = prune(&cluster, args);
         assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
         assert!(!output.stderr.contains("waiting"), "{args:?}: {}", output.stderr);
@@ -153,11 +156,11 @@ fn prune_take_over_after_a_failure_needs_no_waiting() {
     let controller = Controller::start_with(&cluster, &SHORT_LEASE);
     controller.wait_log("this process is now the leader");
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
-    let output = prune(&cluster, &["--take-over"]);
+    let output = prune(&cluster, &["--all", "--yes", "--take-over"]);
     assert_eq!(output.code, 1, "{}", output.stderr);
     assert!(output.stderr.contains("is kept until"), "{}", output.stderr);
     cluster.kubectl(&["annotate", "node", "node-1", &format!("{LEDGER}-")]);
-    let output = prune(&cluster, &["--take-over"]);
+    let output = prune(&cluster, &["--all", "--yes", "--take-over"]);
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(!output.stderr.contains("waiting"), "{}", output.stderr);
     controller.stop();
@@ -187,7 +190,7 @@ fn prune_finds_the_lease_of_a_controller_by_its_label() {
     cluster.kubectl(&["delete", "lease", "node-resource-advertiser"]);
     let controller = Controller::start_with(&cluster, &["--leader-elect-resource-name", "of-another-name"]);
     controller.wait_log("this process is now the leader");
-    let output = prune(&cluster, &[]);
+    let output = prune(&cluster, &ALL);
     assert_eq!(output.code, 1, "{}", output.stdout);
     assert!(output.stderr.contains("holds the lease default/of-another-name"), "{}", output.stderr);
     controller.stop();
@@ -208,7 +211,7 @@ fn prune_into_a_closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = Command::new(harness::program().unwrap())
-        .args(["prune", "--dry-run"])
+        .args(["prune", "--all", "--dry-run"])
         .env("KUBECONFIG", cluster.control_plane.kubeconfig())
         .stdout(writer)
         .output()
@@ -258,7 +261,7 @@ fn prune_renews_its_lease_while_its_output_is_not_read() {
     cluster.apply(&lease.to_string());
 
     let program = Command::new(harness::program().unwrap())
-        .arg("prune")
+        .args(["prune", "--all", "--yes"])
         .env("KUBECONFIG", cluster.control_plane.kubeconfig())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -283,6 +286,9 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
     let cluster = Cluster::shared();
     cluster.control_plane.excuse("I1: an unlisted resource is changed", "--zeros removes what no ledger records");
     cluster.create_nodes(["node-1", "node-2"], &json!({}));
+    let recorded = json!({"example.com/key": {"quantity": "4", "rule": "key"}}).to_string();
+    cluster.kubectl(&["annotate", "node", "node-2", &format!("{LEDGER}={recorded}")]);
+    cluster.write_quantity("node-2", "example.com/key", "4");
     cluster.write_quantity("node-1", DONGLE, "0");
     cluster.write_quantity("node-1", "cpu", "0");
     cluster.write_quantity("node-1", "example.com/free", "0");
@@ -291,8 +297,8 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
 
     let left = "node-1: has 0 example.com/dongle";
     assert_prints(
-        &prune(&cluster, &[]),
-        &[&format!("{left}, probably left by a device plugin; to remove it, use --zeros"), "0 changes on 0 of 2 nodes"],
+        &prune(&cluster, &["--rule", "nope"]),
+        &[&format!("{left}, probably left by a device plugin"), "0 changes on 0 of 2 nodes"],
     );
     let output = prune(&cluster, &["--zeros"]);
     assert_prints(
@@ -300,6 +306,8 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
         &[left, "node-1: removed the 0 that was left of example.com/dongle", "1 change on 1 of 2 nodes"],
     );
     assert!(output.stdout.starts_with(left), "the zeros are listed first");
+    assert_eq!(ledger(&cluster.node("node-2")), Some(&*recorded), "nothing else is removed");
+    assert!(advertises(&cluster.node("node-2"), "example.com/key", "4"));
     let node = cluster.node("node-1");
     assert_eq!(quantity(&node, "capacity", DONGLE), None);
     assert_eq!(quantity(&node, "allocatable", DONGLE), None);
@@ -314,12 +322,13 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     cluster.control_plane.excuse(violation, "--repair-ledger removes it, and what the program wrote");
     cluster.write_quantity("node-1", "example.com/foreign", "7");
     cluster.kubectl(&["annotate", "node", "node-1", "--overwrite", &format!("{LEDGER}=not json")]);
-    let output = prune(&cluster, &[]);
+    let output = prune(&cluster, &ALL);
     assert_eq!(output.code, 1);
     let lines: Vec<_> = output.stderr.lines().collect();
     let [_, first, last] = &lines[..] else { panic!("{}", output.stderr) };
     assert!(first.starts_with("node-1: skipped: annotation noderesource.dev/advertised cannot be read"));
-    assert!(first.ends_with("to remove the annotation, use --repair-ledger"), "{first}");
+    let repair = "begin with: node-resource-advertiser prune --repair-ledger --node node-1 --force --dry-run";
+    assert!(first.ends_with(repair), "{first}");
     assert!(last.ends_with("nodes that failed: 0; nodes whose annotation cannot be read: 1"), "{last}");
     assert_eq!(ledger(&cluster.node("node-1")), Some("not json"));
     assert!(is_withdrawn(&cluster.node("node-2")), "the other node is pruned");
@@ -344,12 +353,12 @@ fn prune_uses_the_cluster_and_user_of_its_flags() {
     let context = cluster.kubectl(&["config", "current-context"]);
     let args = ["prune", "--kubeconfig", kubeconfig.to_str().unwrap(), "--context", context.trim()];
     let nowhere = Path::new("/no/such/kubeconfig");
-    let output = program::run(nowhere, &[&args[..], &["--dry-run"]].concat(), None);
+    let output = program::run(nowhere, &[&args[..], &["--all", "--dry-run"]].concat(), None);
     assert_eq!(output.code, 0, "{}", output.stderr);
     let cluster_line = format!("cluster: context {}, https://", context.trim());
     assert!(output.stderr.starts_with(&cluster_line), "{}", output.stderr);
 
-    let user = ["--dry-run", "--as", "nobody", "--as-group", "system:authenticated"];
+    let user = ["--all", "--dry-run", "--as", "nobody", "--as-group", "system:authenticated"];
     let output = program::run(nowhere, &[&args[..], &user].concat(), None);
     assert_eq!(output.code, 1, "{}", output.stdout);
     assert!(output.stderr.contains("User \"nobody\" cannot list resource"), "{}", output.stderr);

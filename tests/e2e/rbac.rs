@@ -67,7 +67,7 @@ fn chart_grants_exactly_the_permissions_used() {
     cluster.wait_ready("dongle", "1/1");
     controller.stop();
     let name = ["--leader-elect-resource-name", RELEASE];
-    let args = [&["prune", "--node", "node-1"], &lease[..], &name].concat();
+    let args = [&["prune", "--all", "--yes", "--node", "node-1"], &lease[..], &name].concat();
     let output = program::run(&kubeconfig, &args, None);
     assert_eq!(output.code, 0, "{}", output.stderr);
 

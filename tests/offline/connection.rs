@@ -16,10 +16,12 @@ pub(crate) fn kubeconfig(name: &str, server: &str, user: &str) -> PathBuf {
     path
 }
 
-/// Runs `plan` or `prune`, which has to fail, and returns what it prints on standard error.
+/// Runs `plan` or `prune --all --yes`, which has to fail, and returns what it prints on standard error.
 fn fail(command: &str, kubeconfig: &Path, args: &[&str]) -> String {
+    let all: &[&str] = if command == "prune" { &["--all", "--yes"] } else { &[] };
     let output = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
         .arg(command)
+        .args(all)
         .args(args)
         .env_clear()
         .env("HOME", env!("CARGO_TARGET_TMPDIR"))
@@ -103,7 +105,7 @@ fn unusable_kubeconfig_is_named_without_a_word_on_pods() {
 
 #[test]
 fn group_to_impersonate_needs_a_user() {
-    let output = crate::program(&["prune", "--as-group", "admins"]);
+    let output = crate::program(&["prune", "--all", "--as-group", "admins"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("--as <USER>"));
 }
@@ -192,8 +194,14 @@ fn kubeconfig_of_the_current_folder_is_not_used_without_a_home() {
     let trap = kubeconfig("trap", "https://127.0.0.1:1", &trap);
     std::fs::copy(trap, folder.join(".kube/config")).unwrap();
     for (args, says) in [
-        (&["prune"][..], "cannot find a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)"),
-        (&["prune", "--context", "prod"], "cannot use the kubeconfig ~/.kube/config (HOME is unknown or relative)"),
+        (
+            &["prune", "--all", "--yes"][..],
+            "cannot find a cluster: the kubeconfig ~/.kube/config (HOME is unknown or relative)",
+        ),
+        (
+            &["prune", "--all", "--yes", "--context", "prod"],
+            "cannot use the kubeconfig ~/.kube/config (HOME is unknown or relative)",
+        ),
     ] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"));
         let output = program.args(args).current_dir(&folder).env_clear().env("HOME", ".").output();

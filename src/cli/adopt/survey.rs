@@ -212,7 +212,7 @@ impl fmt::Display for Cause {
                 "rule {rule} declares it already; if the value is in conflict, set conflictPolicy: Overwrite there"
             ),
             Self::Ledger => {
-                f.write_str("the annotation of the controller cannot be read: run prune --repair-ledger first")
+                f.write_str("the annotation of the controller cannot be read: repair it first, as doctor describes")
             }
             Self::DeviceClass(class) => write!(
                 f,

@@ -140,7 +140,7 @@ fn value_that_cannot_be_adopted_is_left_out_with_its_cause() {
         ),
         (shared, "it may be a device plugin's"),
         (unmanaged, "managedFields do not name its writer: an admission policy or webhook may add it"),
-        (with_ledger("{"), "prune --repair-ledger"),
+        (with_ledger("{"), "repair it first, as doctor describes"),
         (
             with_ledger(r#"{"example.com/dongle":{"quantity":"4","rule":"r"}}"#),
             "rule r, which does not exist, so that the controller withdraws",

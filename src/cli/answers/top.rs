@@ -1,14 +1,17 @@
 //! `top`: all extended resources of the cluster.
 
+use std::collections::BTreeSet;
+
 use anstyle::AnsiColor;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat};
 use super::view::{Pending, ResourceView, Supply, UNKNOWN};
+use crate::cli::hint;
 use crate::cli::inventory::Inventory;
 use crate::cli::inventory::share::Use;
 use crate::cli::table::{Cell, Row};
-use crate::model::count::plural;
+use crate::model::count::{few, plural};
 
 /// Show every extended resource: who declares it, and what is requested and free
 ///
@@ -29,14 +32,26 @@ pub(in crate::cli) struct Args {
     common: Common,
 }
 
+/// How many resources and nodes a remark names.
+const NAMED_LEFTOVERS: usize = 3;
+
 #[derive(Debug, Serialize)]
 struct Top {
     resources: Vec<ResourceView>,
     /// The number of resources that are 0 on all nodes, and that nothing declares or requests.
     leftovers: usize,
+    #[serde(skip)]
+    leftover: Leftover,
     /// What it means that there are no resources.
     #[serde(skip)]
     none: &'static str,
+}
+
+/// What is 0 on all nodes, and where.
+#[derive(Debug, Default)]
+struct Leftover {
+    resources: Vec<String>,
+    nodes: BTreeSet<String>,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
@@ -47,7 +62,11 @@ fn top(inventory: &Inventory) -> Top {
     let uses = inventory.uses();
     let is_complete = inventory.knows_sources() && inventory.pods.is_some();
     let is_leftover = |of_resource: &Use<'_>| is_complete && of_resource.is_leftover();
-    let leftovers = uses.values().filter(|of_resource| is_leftover(of_resource)).count();
+    let mut leftover = Leftover::default();
+    for (resource, of_resource) in uses.iter().filter(|(_, of_resource)| is_leftover(of_resource)) {
+        leftover.resources.push((*resource).to_owned());
+        leftover.nodes.extend(of_resource.shares.keys().map(ToString::to_string));
+    }
     let shown = uses.iter().filter(|(_, of_resource)| !is_leftover(of_resource));
     let none = match is_complete {
         true => "No node has extended resources, and no rule or pod asks for any",
@@ -55,7 +74,8 @@ fn top(inventory: &Inventory) -> Top {
     };
     Top {
         resources: shown.map(|(resource, of_resource)| ResourceView::new(inventory, resource, of_resource)).collect(),
-        leftovers,
+        leftovers: leftover.resources.len(),
+        leftover,
         none,
     }
 }
@@ -122,9 +142,15 @@ impl Answer for Top {
                 remarks.push(format!("{resource}: pods have {claimed} from DRA{class}, which is not counted"));
             }
         }
-        if self.leftovers > 0 {
-            let count = plural(self.leftovers, "resource is", "resources are");
-            remarks.push(format!("{count} 0 on all nodes, and not shown: `prune --zeros` removes them"));
+        let Leftover { resources, nodes } = &self.leftover;
+        if !resources.is_empty() {
+            let nodes: Vec<_> = nodes.iter().collect();
+            remarks.push(format!(
+                "Not shown, because nothing but 0 is left: {} (on {}). To see which zeros can go, and nothing else, run `{}`",
+                few(resources, NAMED_LEFTOVERS, ", "),
+                few(&nodes, NAMED_LEFTOVERS, ", "),
+                hint::remove_zeros(&nodes)
+            ));
         }
         remarks
     }

@@ -40,9 +40,7 @@ pub enum IfControllerActive {
 pub enum LeaseGuardError {
     /// Leases cannot be listed.
     #[error(
-        "cannot determine whether a controller is active: cannot list leases: {}; use \
-         --leader-elect-resource-namespace and --leader-elect-resource-name, or --force to run \
-         alongside a controller", describe(.0)
+        "cannot determine whether a controller is active: cannot list leases: {}{}", describe(.0), without_list(.0)
     )]
     List(#[source] Box<kube::Error>),
     /// A controller is active.
@@ -80,6 +78,17 @@ pub enum LeaseGuardError {
         /// Why.
         why: String,
     },
+}
+
+/// Returns what to do without permission to list Leases. Another failure concerns every request.
+fn without_list(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            "; use --leader-elect-resource-namespace and --leader-elect-resource-name, or --force to run alongside a \
+             controller"
+        }
+        _ => "",
+    }
 }
 
 /// The state of a Lease at the end.

@@ -11,6 +11,7 @@ use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, FactNames, Interner};
+use crate::planner::withdraw::Recorded;
 
 /// The plan for all nodes.
 #[derive(Debug, Default)]
@@ -53,7 +54,11 @@ pub async fn plan_prune(
     mut progress: impl FnMut(usize),
 ) -> Result<PrunePlan, PlanPruneError> {
     let api = Api::<ApiNode>::all(client.clone());
-    let empty = || PrunePlan { unlisted_rules: scope.withdrawal.rules.clone(), ..PrunePlan::default() };
+    let named = match &scope.withdrawal.recorded {
+        Recorded::OfRules(rules) => rules.clone(),
+        Recorded::None | Recorded::All => BTreeSet::new(),
+    };
+    let empty = || PrunePlan { unlisted_rules: named.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
     let mut interner = Interner::keeping(FactNames::All);
     for name in scope.nodes.iter().collect::<BTreeSet<_>>() {

@@ -6,7 +6,7 @@ use crate::model::node::{ApiNode, Interner, Node};
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::planner::{Change, NodePlan, Plan};
 
-/// The nodes, and what to withdraw from them.
+/// The nodes, and what to withdraw from them. By default, nothing from all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     /// Node names; empty for all nodes.
@@ -18,6 +18,13 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Everything that ledgers record, on all nodes.
+    #[cfg(test)]
+    pub(crate) fn everything() -> Self {
+        let withdrawal = Withdrawal { recorded: crate::planner::withdraw::Recorded::All, zeros: false };
+        Self { withdrawal, ..Self::default() }
+    }
+
     /// Plans a node. `own` are the controller's values there according to managedFields. Also returns whether its
     /// ledger cannot be read and is removed.
     pub(super) fn plan(&self, node: &Node, own: &[String]) -> (NodePlan, bool) {

@@ -157,7 +157,7 @@ async fn prune_all(
 ) -> (NodeResult, Vec<String>) {
     let answers = answers.into_iter().collect();
     let server = Server { node: node.clone(), answers, log: Vec::new(), on_get: None };
-    let scope = Scope { repair_ledgers, ..Scope::default() };
+    let scope = Scope { repair_ledgers, ..Scope::everything() };
     let granted = futures::stream::iter([Permission::Granted(None)]);
     let (mut results, _, log) = prune_under(granted, server, vec![node], scope).await;
     assert_eq!((results.len(), &*results[0].node), (1, "node-1"));
@@ -267,7 +267,7 @@ async fn what_was_done_is_reported_where_the_rest_failed() {
     answers.extend((0..TRIES).map(|_| denied()));
     let granted = futures::stream::iter([Permission::Granted(None)]);
     let server = Server { node: two(), answers: answers.into(), log: Vec::new(), on_get: None };
-    let (results, ended, log) = prune_under(granted, server, vec![two()], Scope::default()).await;
+    let (results, ended, log) = prune_under(granted, server, vec![two()], Scope::everything()).await;
     let changes: Vec<_> = results[0].changes.iter().map(ToString::to_string).collect();
     assert_eq!(changes, [WITHDREW], "{log:?}");
     assert!(matches!(results[0].outcome, NodeOutcome::Failed(_)), "{results:?}");
@@ -285,7 +285,7 @@ async fn outage_ends_the_work_on_all_nodes() {
     let server = Server { node: Value::Null, answers, log: Vec::new(), on_get: None };
     let granted = futures::stream::iter([Permission::Granted(None)]);
     let start = Instant::now();
-    let (results, ended, log) = prune_under(granted, server, nodes.collect(), Scope::default()).await;
+    let (results, ended, log) = prune_under(granted, server, nodes.collect(), Scope::everything()).await;
     assert_eq!(results.len(), 200);
     assert!(start.elapsed() < Duration::from_secs(90), "{:?}", start.elapsed());
     assert!(patches(&log) < 200 * (TRIES - 1), "the limit falls: {}", patches(&log));

@@ -1,7 +1,7 @@
 //! What becomes of values that no rule declares any more.
 
 use super::*;
-use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
+use crate::planner::withdraw::{Recorded, Withdrawal, withdraw, withdraw_unreadable};
 
 fn retained(mut node: Value) -> Value {
     node["ledger"]["example.com/dongle"]["deletionPolicy"] = json!("Retain");
@@ -124,7 +124,7 @@ fn withdrawal_tests_the_values_that_were_read() {
 
 #[test]
 fn prune_releases_what_another_manager_has_written() {
-    let all = Withdrawal { zeros: true, ..Withdrawal::default() };
+    let all = Withdrawal { recorded: Recorded::All, zeros: true };
     let node = |before: Value| decoded(&node_object(&before));
     let texts = |before: Value| change_texts(&withdraw(&node(before), &all));
     assert_eq!(texts(owned(dongles("4", "4"), "4", "r")), ["withdrew example.com/dongle (rule r)"]);

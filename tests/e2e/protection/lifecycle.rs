@@ -76,7 +76,7 @@ fn prune_withdraws_what_was_kept() {
     let (cluster, controller) = cluster_with_two_rules();
     controller.stop();
     reset(&cluster);
-    let output = program::run(&cluster.control_plane.kubeconfig(), &["prune"], None);
+    let output = program::run(&cluster.control_plane.kubeconfig(), &["prune", "--all", "--yes"], None);
     assert_eq!(output.code, 0, "{output:?}");
     let node = cluster.wait_withdrawn("node-1", DONGLE);
     assert_eq!(quantity(&node, "allocatable", KEY), Some("4"));

@@ -9,7 +9,7 @@ use node_resource_advertiser::model::pod::NodeRequests;
 use node_resource_advertiser::model::quantity::Quantity;
 use node_resource_advertiser::planner::input::{Contest, Lost, NewValues, PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
-use node_resource_advertiser::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
+use node_resource_advertiser::planner::withdraw::{Recorded, Withdrawal, withdraw, withdraw_unreadable};
 use node_resource_advertiser::planner::{Change, Plan, patch, plan, plan_repairs, plan_resets};
 use serde_json::{Map, Value, json};
 use simulator::json_patch;
@@ -110,7 +110,7 @@ impl Case {
     /// After withdrawing everything, nothing is listed, and nothing is left to withdraw.
     fn check_withdrawal(&self) {
         let node = decoded(&self.node);
-        let withdrawal = Withdrawal::default();
+        let withdrawal = Withdrawal { recorded: Recorded::All, zeros: false };
         let planned = withdraw(&node, &withdrawal);
         if let Plan::Blocked(_) = planned.plan {
             let own: ApiNode = serde_json::from_value(self.node.clone()).expect("it is a node");

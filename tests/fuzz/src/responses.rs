@@ -8,7 +8,7 @@ use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::model::pod::{NodeRequests, PodList};
 use node_resource_advertiser::planner::input::PlanningInput;
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
-use node_resource_advertiser::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
+use node_resource_advertiser::planner::withdraw::{Recorded, Withdrawal, withdraw, withdraw_unreadable};
 use node_resource_advertiser::planner::{patch, plan, plan_repairs, plan_resets};
 
 use crate::limits::limited;
@@ -32,7 +32,7 @@ pub fn check(bytes: &[u8]) {
             let own = node.own_resources();
             let own: Vec<_> = own.iter().map(String::as_str).collect();
             let node = Node::new(node, &mut interner);
-            let withdrawal = Withdrawal { zeros: true, ..Withdrawal::default() };
+            let withdrawal = Withdrawal { recorded: Recorded::All, zeros: true };
             let plans = [
                 plan(&node, &rules, &PlanningInput::default()),
                 plan_repairs(&node, &PlanningInput::default().contested),

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::cli::hint;
 use crate::model::quantity::Quantity;
-
-/// How many nodes a command names.
-const NAMED_NODES: usize = 3;
 
 /// Finds ledgers that cannot be read, entries of rules that are gone, and listed values that are not there.
 pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
@@ -20,8 +18,7 @@ pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
             Ok(ledger) => ledger,
             Err(invalid) => {
                 let problem = format!("{invalid}: the controller changes nothing on this node");
-                let fix =
-                    format!("repair it, or run prune --repair-ledger --node {} --force --dry-run", node.node.name);
+                let fix = format!("repair it, or run {}", hint::repair_ledger(&node.node.name));
                 findings.push(Finding::error(vec![node.object()], problem, fix));
                 continue;
             }
@@ -44,9 +41,11 @@ pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
     }));
     findings.extend(gone.into_iter().map(|(rule, nodes)| {
         let problem = format!("the annotation lists values of rule {rule}, which does not exist");
+        let names: Vec<_> = nodes.iter().map(|node| &node.name).collect();
         let fix = format!(
             "a controller withdraws them, or lets them stay where the entry says Retain, after five minutes if most \
-             rules are gone: see that one runs and leads; or run prune --rule {rule} --dry-run"
+             rules are gone: see that one runs and leads; or run {}",
+            hint::withdraw_rule(rule, &names)
         );
         Finding::warning(nodes, problem, fix)
     }));
@@ -72,18 +71,12 @@ pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
         left.for_each(|resource| zeros.entry(resource).or_default().push(node.object()));
     }
     let findings = zeros.into_iter().map(|(resource, nodes)| {
-        let flags: String = match nodes.len() {
-            ..=NAMED_NODES => nodes.iter().map(|node| format!(" --node {}", node.name)).collect(),
-            _ => " --node NODE".to_owned(),
-        };
         let problem = format!(
             "{resource} is 0, and nothing declares it: a device plugin that is gone probably left it, and pods that \
              request it are rejected"
         );
-        let fix = format!(
-            "run prune --zeros{flags} --force --dry-run; it also withdraws what the annotation lists, which a \
-             controller then writes again"
-        );
+        let names: Vec<_> = nodes.iter().map(|node| &node.name).collect();
+        let fix = format!("run {}, which removes zeros and nothing else", hint::remove_zeros(&names));
         Finding::warning(nodes, problem, fix)
     });
     Ok(findings.collect())

@@ -215,7 +215,7 @@ fn other_writer_of_a_value_is_found() {
 fn ledger_that_is_wrong_is_found() {
     let own = api::FIELD_MANAGER;
     let amounts = json!({DONGLE: "4"});
-    assert_found("ledger", Error, "run prune --repair-ledger --node node-1 --force", |cluster| {
+    assert_found("ledger", Error, "prune --repair-ledger --node node-1 --force", |cluster| {
         cluster.nodes = Ok(vec![node("node-1", &amounts, Some("{"), own)]);
     });
     assert_found("ledger", Error, "the node has none of it", |cluster| {
@@ -233,7 +233,7 @@ fn ledger_that_is_wrong_is_found() {
 
 #[test]
 fn leftover_zero_is_found() {
-    assert_found("leftover-zero", Warning, "prune --zeros --node node-1 --force", |cluster| {
+    assert_found("leftover-zero", Warning, "prune --zeros --node node-1 --dry-run", |cluster| {
         cluster.nodes = Ok(vec![node("node-1", &json!({"example.com/old": "0"}), None, "k3s")]);
     });
     // The controller treats it as absent.

@@ -182,7 +182,7 @@ impl World {
         };
         self.network.note("prune begins");
         self.writes.lock().unwrap().by_controllers.clear();
-        let scope = Scope::default();
+        let scope = Scope::everything();
         let plan = plan_prune(&client, &scope, |_| ()).await;
         let mut results = Vec::new();
         let ended = match plan {

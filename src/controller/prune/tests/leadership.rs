@@ -29,7 +29,7 @@ async fn prune_nodes(
         node["metadata"]["name"] = json!(format!("node-{}", number + 1));
         node
     });
-    prune_under(permissions, server, nodes.collect(), Scope::default()).await
+    prune_under(permissions, server, nodes.collect(), Scope::everything()).await
 }
 
 fn server(answers: impl IntoIterator<Item = Answer>) -> Server {
@@ -95,7 +95,7 @@ async fn lease_lost_while_the_node_is_read_stops_the_patch() {
 }
 
 fn pruner(now: Instant) -> Pruner {
-    let scope = Scope::default();
+    let scope = Scope::everything();
     let node = serde_json::from_value(advertising()).unwrap();
     let planned = vec![NodePrune::new(node, &scope, &mut Interner::default())];
     Pruner::new(scope, planned, now)

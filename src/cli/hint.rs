@@ -1,0 +1,47 @@
+//! Commands that a message advises: as they are typed, for the cluster and the user that the message is about, and limited
+//! to what the message names.
+
+use std::fmt::Display;
+use std::sync::OnceLock;
+
+use super::plugin;
+
+/// The most nodes that a command names.
+const NAMED_NODES: usize = 3;
+
+/// The flags that select the cluster and the user, each after a space.
+static CLUSTER_FLAGS: OnceLock<String> = OnceLock::new();
+
+/// Sets the flags with which this process selects the cluster.
+pub(super) fn set_cluster_flags(flags: String) {
+    // A process connects to one cluster.
+    let _ = CLUSTER_FLAGS.set(flags);
+}
+
+/// Returns a command of this program, which can be pasted into a shell.
+pub(super) fn command(args: &str) -> String {
+    format!("{} {args}{}", plugin::program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
+}
+
+/// Returns the command that shows which of the zeros on these nodes it would remove, and that removes nothing else.
+pub(super) fn remove_zeros<N: Display>(nodes: &[N]) -> String {
+    command(&format!("prune --zeros{} --dry-run", node_flags(nodes)))
+}
+
+/// Returns the command that shows what the repair of one node's annotation would remove.
+pub(super) fn repair_ledger(node: impl Display) -> String {
+    command(&format!("prune --repair-ledger --node {node} --force --dry-run"))
+}
+
+/// Returns the command that shows which values of a rule it would withdraw.
+pub(super) fn withdraw_rule<N: Display>(rule: impl Display, nodes: &[N]) -> String {
+    command(&format!("prune --rule {rule}{} --dry-run", node_flags(nodes)))
+}
+
+/// Returns the flags that limit a command to these nodes; none where there are many, which a message does not name either.
+fn node_flags<N: Display>(nodes: &[N]) -> String {
+    match nodes.len() {
+        ..=NAMED_NODES => nodes.iter().map(|node| format!(" --node {node}")).collect(),
+        _ => String::new(),
+    }
+}
