@@ -32,8 +32,8 @@ use report::Report;
 /// named on standard error, and never counts as passed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits with 0 if there is no problem, or only warnings; 1 if there is an error, or with --strict a warning; and 2 if the
-cluster cannot be asked, or with --strict if you have no right to something.
+Exits with 0 if there is no problem, or only warnings; 1 if there is an error, or with --strict a warning; 2 if the
+cluster cannot be asked, or a request fails; and 3 if a check could not run because you have no permission.
 
 Examples:
   # Check the cluster of the current context
@@ -42,12 +42,12 @@ Examples:
   # Fail a pipeline at any problem, or if something cannot be checked
   node-resource-advertiser doctor --strict")]
 pub(super) struct Args {
-    /// Count warnings as problems, and a missing right as an error
+    /// Count warnings as problems
     #[arg(long)]
     strict: bool,
     /// Namespace of the controller [default: all namespaces]
-    #[arg(short, long)]
-    namespace: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    controller_namespace: Option<String>,
     #[command(flatten)]
     shown: Shown,
 }
@@ -76,7 +76,7 @@ enum DoctorError {
 }
 
 async fn examine(args: &Args) -> Result<u8, DoctorError> {
-    let namespace = args.namespace.as_deref();
+    let namespace = args.controller_namespace.as_deref();
     if let Some(namespace) = namespace.filter(|namespace| !label::is_dns_subdomain(namespace)) {
         return Err(DoctorError::Namespace(namespace.to_owned()));
     }

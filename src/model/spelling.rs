@@ -14,17 +14,23 @@ pub fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Opti
 }
 
 /// Returns the known resource that `name` was probably meant to be: the domain and the rest are compared separately,
-/// since a long domain would make all its names similar.
+/// since a long domain would make all its names similar. Names that differ in their numbers only belong to one family,
+/// such as `mig-1g.5gb` and `mig-2g.10gb`, `ttyUSB0` and `ttyUSB1`: each is meant as it is.
 #[must_use]
 pub fn closest_resource<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     let (domain, rest) = name.split_once('/')?;
     let is_close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
     let alike = known.into_iter().filter(|known| {
-        known
-            .split_once('/')
-            .is_some_and(|(known_domain, known_rest)| is_close(domain, known_domain) && is_close(rest, known_rest))
+        known.split_once('/').is_some_and(|(known_domain, known_rest)| {
+            is_close(domain, known_domain) && is_close(rest, known_rest) && !is_of_one_family(rest, known_rest)
+        })
     });
     alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
+}
+
+fn is_of_one_family(one: &str, other: &str) -> bool {
+    let letters = |name: &str| name.replace(|char: char| char.is_ascii_digit(), "");
+    one != other && letters(one) == letters(other)
 }
 
 #[cfg(test)]
@@ -50,11 +56,21 @@ mod tests {
 
     #[test]
     fn resource_of_the_same_domain_is_suggested_only_for_a_similar_name() {
-        let known = ["example.com/dongle", "example.com/fpga", "example.org/dongle"];
+        let known = [
+            "example.com/dongle",
+            "example.com/fpga",
+            "example.org/dongle",
+            "nvidia.com/mig-1g.5gb",
+            "example.com/ttyUSB0",
+        ];
         for (name, close) in [
             ("example.com/dongel", Some("example.com/dongle")),
             ("exmaple.com/dongles", Some("example.com/dongle")),
             ("example.com/key", None),
+            ("nvidia.com/mig-2g.10gb", None),
+            ("nvida.com/mig-1g.5gb", Some("nvidia.com/mig-1g.5gb")),
+            ("example.com/ttyUSB1", None),
+            ("example.com/tyUSB1", Some("example.com/ttyUSB0")),
             ("example.com/gpu", None),
             ("example.com/license", None),
             ("dongle", None),

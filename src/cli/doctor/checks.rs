@@ -9,6 +9,7 @@ mod quotas;
 mod requests;
 mod rules;
 mod schedulers;
+mod values;
 mod versions;
 mod writers;
 
@@ -28,9 +29,11 @@ pub(super) struct Check {
 pub(super) const ALL: &[Check] = &[
     Check { name: "crd", run: crd::check },
     Check { name: "rule-status", run: rules::status },
+    Check { name: "missing-value", run: values::missing },
     Check { name: "device-class", run: rules::device_classes },
     Check { name: "undeclared-request", run: requests::undeclared },
     Check { name: "oversized-request", run: requests::oversized },
+    Check { name: "rejected-pod", run: requests::rejected },
     Check { name: "quota-key", run: quotas::keys },
     Check { name: "scheduler-ignores", run: schedulers::ignored },
     Check { name: "another-writer", run: writers::check },

@@ -20,6 +20,9 @@ pub(super) struct Finding {
     pub(super) problem: String,
     /// What to do, without a period.
     pub(super) fix: String,
+    /// The check that finds the cause itself: if it has found something, this is not reported as well.
+    #[serde(skip)]
+    pub(super) found_by: Option<&'static str>,
 }
 
 /// How bad a problem is.
@@ -77,11 +80,11 @@ impl fmt::Display for ObjectName {
 
 impl Finding {
     pub(super) fn error(objects: Vec<ObjectName>, problem: String, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Error, objects, problem, fix: fix.into() }
+        Self { severity: Severity::Error, objects, problem, fix: fix.into(), found_by: None }
     }
 
     pub(super) fn warning(objects: Vec<ObjectName>, problem: String, fix: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, objects, problem, fix: fix.into() }
+        Self { severity: Severity::Warning, objects, problem, fix: fix.into(), found_by: None }
     }
 
     /// Returns the kind and the names of the objects, the first few in full.
@@ -100,6 +103,13 @@ pub(super) enum NotRun {
     Failed(String),
     /// This cluster does not have what the check reads.
     Unavailable(String),
+}
+
+impl NotRun {
+    /// Returns whether the cluster has nothing that the check could look at.
+    pub(super) fn is_of_cluster(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
 }
 
 impl fmt::Display for NotRun {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::DATE;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::fmt::rfc2822;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -21,7 +21,7 @@ use super::accounts::accounts;
 use super::finding::{NotRun, ObjectName};
 use super::lists::{is_not_served, list, not_run};
 use super::snapshot::{
-    Binding, NodeEntry, Policies, Policy, Read, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+    Binding, NodeEntry, Policies, Policy, Read, RejectedPod, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
@@ -37,6 +37,7 @@ use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
+use crate::model::resource_name::is_extended;
 use crate::planner::rules::{InvalidRule, Rule};
 
 /// Longer than any page takes on a server that responds at all.
@@ -56,7 +57,8 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
     let requests = &Requests::new(client.clone(), TIMEOUT);
     let ((version, now), crd, rules, nodes, waiting) =
         tokio::join!(version(requests), crd(requests), rules(requests), nodes(requests), waiting(requests));
-    let (quotas, classes, overlays, schedulers, repairs) = tokio::join!(
+    let (rejected, quotas, classes, overlays, schedulers, repairs) = tokio::join!(
+        rejected(requests, now),
         quotas(requests),
         classes(requests),
         overlays(requests),
@@ -81,6 +83,7 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         rules,
         nodes,
         waiting,
+        rejected,
         quotas,
         classes,
         overlays,
@@ -203,6 +206,23 @@ async fn waiting(requests: &Requests) -> Read<Vec<Arc<PodEntry>>> {
     let listed = paging::list_at(requests, &path, params, on_page).await;
     listed.map_err(|error| not_run("list pods", error))?;
     Ok(pods.finish())
+}
+
+async fn rejected(requests: &Requests, now: Timestamp) -> Read<Vec<RejectedPod>> {
+    let params = ListParams::default().fields("status.phase=Failed").limit(POD_PAGE_SIZE);
+    let pods = list(requests, "/api/v1/pods", params, |pod: Pod| rejected_pod(pod, now)).await;
+    pods.map_err(|error| not_run("list pods", error))
+}
+
+/// Reads a failed pod, if a kubelet has rejected it lately for want of an extended resource (`OutOf<resource>`).
+pub(super) fn rejected_pod(pod: Pod, now: Timestamp) -> Option<RejectedPod> {
+    let status = pod.status?;
+    let resource = status.reason?.strip_prefix("OutOf")?.to_owned();
+    let since = status.start_time.or_else(|| pod.metadata.creation_timestamp.clone())?;
+    let is_recent = now.duration_since(since.0) < RECENT;
+    let object = ObjectName::of("Pod", &pod.metadata);
+    let rejected = RejectedPod { object, node: pod.spec?.node_name?, resource };
+    (is_recent && is_extended(&rejected.resource)).then_some(rejected)
 }
 
 async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {

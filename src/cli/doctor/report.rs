@@ -68,22 +68,53 @@ impl Report {
         });
         let unread = snapshot.unread().cloned().collect();
         let mut report = Self { errors: 0, warnings: 0, checks: checks.collect(), unread };
+        report.drop_consequences();
         let count = |severity| report.findings().filter(|finding| finding.severity == severity).count();
         (report.errors, report.warnings) = (count(Severity::Error), count(Severity::Warning));
         report
+    }
+
+    /// Drops what another check has found the cause of.
+    fn drop_consequences(&mut self) {
+        let failed = self.checks.iter().filter(|checked| !checked.findings().is_empty());
+        let failed: Vec<_> = failed.map(|checked| checked.check).collect();
+        for checked in &mut self.checks {
+            if let CheckResult::Failed { findings } = &mut checked.result {
+                findings.retain(|finding| finding.found_by.is_none_or(|by| !failed.contains(&by)));
+                if findings.is_empty() {
+                    checked.result = CheckResult::Passed;
+                }
+            }
+        }
     }
 
     fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.checks.iter().flat_map(|checked| checked.findings())
     }
 
+    /// Returns the checks that could not run, each with the reason.
+    fn not_run(&self) -> impl Iterator<Item = (&'static str, &NotRun)> {
+        self.checks.iter().filter_map(|Checked { check, result }| match result {
+            CheckResult::NotRun { why } if !why.is_of_cluster() => Some((*check, why)),
+            _ => None,
+        })
+    }
+
+    /// Returns the checks for which this cluster has nothing to look at.
+    fn inapplicable(&self) -> Vec<&'static str> {
+        let checks = self.checks.iter().filter(|checked| match &checked.result {
+            CheckResult::NotRun { why } => why.is_of_cluster(),
+            _ => false,
+        });
+        checks.map(|checked| checked.check).collect()
+    }
+
     /// Returns why checks could not run, with their names.
-    fn not_run(&self) -> Vec<(&NotRun, Vec<&'static str>)> {
+    fn reasons(&self) -> Vec<(&NotRun, Vec<&'static str>)> {
         let mut reasons = Vec::<(&NotRun, Vec<_>)>::new();
-        for Checked { check, result } in &self.checks {
-            let CheckResult::NotRun { why } = result else { continue };
+        for (check, why) in self.not_run() {
             match reasons.iter_mut().find(|(other, _)| *other == why) {
-                Some((_, checks)) => checks.push(*check),
+                Some((_, checks)) => checks.push(check),
                 None => reasons.push((why, vec![check])),
             }
         }
@@ -92,25 +123,24 @@ impl Report {
 
     /// Returns sentences about the checks that could not run, and all that could not be read, without a period.
     pub(super) fn notes(&self) -> Vec<String> {
-        let reasons = self.not_run();
+        let reasons = self.reasons();
         // Those checks lack this too.
-        let others = self.unread.iter().filter(|why| reasons.iter().all(|(other, _)| other != why));
+        let others = self.unread.iter().filter(|why| !why.is_of_cluster());
+        let others = others.filter(|why| reasons.iter().all(|(other, _)| other != why));
         let others: Vec<_> = others.map(ToString::to_string).collect();
         let named = reasons.into_iter().map(|(why, checks)| format!("not checked: {}: {why}", checks.join(", ")));
         named.chain(others).collect()
     }
 
-    /// Returns the exit code. `is_strict` counts warnings as problems, and a right that is missing as an error.
+    /// Returns the exit code. `is_strict` counts warnings as problems.
     pub(super) fn exit_code(&self, is_strict: bool) -> u8 {
-        let is_incomplete = self.unread.iter().any(|why| match why {
-            NotRun::Failed(_) => true,
-            NotRun::Forbidden(_) => is_strict,
-            NotRun::Unavailable(_) => false,
-        });
+        let has_failed = self.unread.iter().any(|why| matches!(why, NotRun::Failed(_)));
+        let is_incomplete = self.unread.iter().any(|why| !why.is_of_cluster());
         match (self.errors, self.warnings) {
             (1.., _) => 1,
             (0, 1..) if is_strict => 1,
-            _ if is_incomplete => 2,
+            _ if has_failed => 2,
+            _ if is_incomplete => 3,
             _ => 0,
         }
     }
@@ -160,19 +190,24 @@ impl Answer for Report {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let not_run: usize = self.not_run().iter().map(|(_, checks)| checks.len()).sum();
-        let found = match (self.errors, self.warnings) {
-            (0, 0) => "No problems found".to_owned(),
-            (errors, warnings) => {
-                let counts = [(errors, "error", "errors"), (warnings, "warning", "warnings")];
-                let counts = counts.iter().filter(|(count, ..)| *count > 0);
-                counts.map(|(count, one, many)| plural(*count, one, many)).collect::<Vec<_>>().join(" and ")
-            }
+        let (not_run, inapplicable) = (self.not_run().count(), self.inapplicable());
+        let ran = self.checks.len() - not_run - inapplicable.len();
+        let failed = self.checks.iter().filter(|checked| !checked.findings().is_empty()).count();
+        let passed = format!("{} passed", plural(ran - failed, "check", "checks"));
+        let counts = [(self.errors, "error", "errors"), (self.warnings, "warning", "warnings")];
+        let counts = counts.iter().filter(|(count, ..)| *count > 0);
+        let found = counts.map(|(count, one, many)| plural(*count, one, many)).collect::<Vec<_>>().join(" and ");
+        let could_not_run = (not_run > 0).then(|| format!(", {not_run} could not run"));
+        let nothing_to_see = match &inapplicable[..] {
+            [] => String::new(),
+            checks => format!("; this cluster has nothing to look at for {}", checks.join(", ")),
         };
-        let ran = plural(self.checks.len() - not_run, "check", "checks");
-        vec![match not_run {
-            0 => format!("{found}: {ran}"),
-            _ => format!("{found}: {ran}, and {not_run} could not run"),
-        }]
+        // Nothing is fine of which nothing was seen.
+        let found = match (failed, not_run) {
+            (0, 0) => "No problems found: ".to_owned(),
+            (0, _) => String::new(),
+            _ => format!("{found}: "),
+        };
+        vec![format!("{found}{passed}{}{nothing_to_see}", could_not_run.unwrap_or_default())]
     }
 }

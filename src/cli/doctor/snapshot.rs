@@ -36,6 +36,8 @@ pub(super) struct Snapshot {
     pub(super) nodes: Read<Vec<NodeEntry>>,
     /// The unfinished pods without a node that request extended resources, apart from those that are being deleted.
     pub(super) waiting: Read<Vec<Arc<PodEntry>>>,
+    /// The pods that kubelets have rejected lately.
+    pub(super) rejected: Read<Vec<RejectedPod>>,
     pub(super) quotas: Read<Vec<ResourceQuota>>,
     /// The DeviceClass that maps a resource, by resource.
     pub(super) classes: Read<BTreeMap<String, String>>,
@@ -111,6 +113,14 @@ pub(super) struct Repair {
     pub(super) manager: String,
 }
 
+/// A pod that a kubelet has rejected for want of an extended resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RejectedPod {
+    pub(super) object: ObjectName,
+    pub(super) node: String,
+    pub(super) resource: String,
+}
+
 /// The account of a controller.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
@@ -169,6 +179,7 @@ impl Snapshot {
             rules,
             nodes,
             waiting,
+            rejected,
             quotas,
             classes,
             overlays,
@@ -180,8 +191,8 @@ impl Snapshot {
             protection,
             confinement,
         } = self;
-        let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(quotas)];
-        let of_others = [failure(classes), failure(overlays), failure(schedulers), failure(repairs)];
+        let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(rejected)];
+        let of_others = [failure(quotas), failure(classes), failure(overlays), failure(schedulers), failure(repairs)];
         let own = [failure(rules), failure(leases), failure(deployments), failure(accounts)];
         let of_policies = [failure(protection), failure(confinement)];
         of_cluster.into_iter().chain(of_others).chain(own).chain(of_policies).flatten()

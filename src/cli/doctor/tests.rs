@@ -1,6 +1,7 @@
 //! A healthy cluster, in which each trap is planted on its own.
 
 mod traps;
+mod values;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,6 +142,7 @@ fn healthy() -> Snapshot {
         rules: Ok(Some(Rules::new(vec![ready()]))),
         nodes: Ok(vec![listed("node-1", "4", api::FIELD_MANAGER)]),
         waiting: Ok(pods(&[("fits", DONGLE, "4")])),
+        rejected: Ok(Vec::new()),
         quotas: Ok(vec![quota("requests.example.com/dongle")]),
         classes: Ok(BTreeMap::from([("example.com/other".to_owned(), "class".to_owned())])),
         overlays: Ok(Some(vec![overlay("dongle", "4"), foreign_overlay()])),
@@ -195,11 +197,11 @@ fn report_names_every_object_when_it_is_wide() {
     assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
     assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
     assert_eq!((report.names(), report.exit_code(false)), (vec!["undeclared-request".to_owned()], 1));
-    assert_eq!(report.remarks(), ["1 error: 20 checks"]);
+    assert_eq!(report.remarks(), ["1 error: 21 checks passed"]);
     let report = serde_json::to_value(&report).unwrap();
     assert_eq!(report["checks"][0], json!({"check": "crd", "result": "Passed"}));
     let object = json!({"kind": "Pod", "namespace": "default", "name": "a"});
-    assert_eq!(report["checks"][3]["findings"][0]["objects"][0], object);
+    assert_eq!(report["checks"][4]["findings"][0]["objects"][0], object);
     cluster.quotas = Ok((0..30).map(|number| quota(&format!("example.com/{number}"))).collect());
     let shown = Report::new(&cluster).table(false).1.len();
     assert_eq!(shown, 3 + 1 + 20 + 1, "ten problems of a check, and how many more");
@@ -215,7 +217,10 @@ fn check_without_a_right_is_not_passed() {
     assert_eq!(report.exit_code(false), 1, "the quota needs no rule");
     cluster.quotas = Ok(vec![]);
     let report = Report::new(&cluster);
-    assert_eq!((report.exit_code(false), report.exit_code(true)), (0, 2));
+    assert_eq!((report.exit_code(false), report.exit_code(true)), (3, 3));
+    let ran = checks::ALL.iter().filter(|check| (check.run)(&cluster).is_ok()).count();
+    let counts = format!("{ran} checks passed, {} could not run", checks::ALL.len() - ran);
+    assert_eq!(report.remarks(), [counts], "nothing is fine that was not looked at");
     let notes = report.notes().join("\n");
     for check in checks::ALL {
         let ran = (check.run)(&cluster).is_ok();
@@ -226,6 +231,27 @@ fn check_without_a_right_is_not_passed() {
     cluster.waiting = Err(NotRun::Failed("cannot list pods: etcd is full".to_owned()));
     assert_eq!(Report::new(&cluster).exit_code(false), 2);
     assert_eq!(cluster.why_blank(), None);
+}
+
+#[test]
+fn cause_is_reported_once() {
+    let mut cluster = healthy();
+    let conditions = [["Ready", "False", "InvalidLedger"]];
+    cluster.rules = Ok(Some(Rules::new(vec![rule("dongle", DONGLE, json!(4), &conditions)])));
+    let failed = |cluster: &Snapshot| Report::new(cluster).names();
+    assert_eq!(failed(&cluster), ["rule-status"], "the annotation has been repaired since");
+    cluster.nodes = Ok(vec![node("node-1", &json!({DONGLE: "4"}), Some("{"), api::FIELD_MANAGER)]);
+    assert_eq!(failed(&cluster), ["ledger"]);
+}
+
+#[test]
+fn check_with_nothing_to_look_at_is_no_problem_and_not_passed() {
+    let mut cluster = healthy();
+    cluster.schedulers = Ok(Vec::new());
+    let report = Report::new(&cluster);
+    assert_eq!((report.exit_code(true), report.notes()), (0, vec![]));
+    let nothing = "No problems found: 21 checks passed; this cluster has nothing to look at for scheduler-ignores";
+    assert_eq!(report.remarks(), [nothing]);
 }
 
 /// The table of the checks names all of them, in order.

@@ -17,13 +17,26 @@ fn object(lease: &Lease) -> ObjectName {
     ObjectName::of("Lease", &lease.metadata)
 }
 
+fn kind(lease: &Lease) -> Option<Kind> {
+    holder::holder(lease).map(Kind::of)
+}
+
+/// Returns the Leases with a holder that have not expired.
+fn live(snapshot: &Snapshot) -> Result<Vec<&Lease>, NotRun> {
+    let is_live = |lease: &&Lease| kind(lease).is_some() && !holder::remaining(lease, snapshot.now).is_zero();
+    Ok(known(&snapshot.leases)?.iter().filter(is_live).collect())
+}
+
+/// Returns whether a controller leads, if that can be seen.
+pub(super) fn leads(snapshot: &Snapshot) -> Option<bool> {
+    Some(live(snapshot).ok()?.into_iter().any(|lease| kind(lease) == Some(Kind::Controller)))
+}
+
 /// Finds that no controller leads, or more than one.
 pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
     snapshot.installed()?;
     let leases = known(&snapshot.leases)?;
-    let is_live = |lease: &&Lease| !holder::remaining(lease, snapshot.now).is_zero();
-    let kind = |lease: &Lease| holder::holder(lease).map(Kind::of);
-    let live: Vec<_> = leases.iter().filter(is_live).filter(|lease| kind(lease).is_some()).collect();
+    let live = live(snapshot)?;
     let led: Vec<_> = live.iter().filter(|lease| kind(lease) == Some(Kind::Controller)).collect();
     let start = "start the controller: kubectl get deployments -A -l app.kubernetes.io/name=node-resource-advertiser";
     if led.len() > 1 {
@@ -41,11 +54,7 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
         return Ok(vec![Finding::warning(vec![object(lease)], problem, fix)]);
     }
     if leases.is_empty() {
-        let missing = vec![ObjectName::new("Lease", FIELD_MANAGER)];
-        let within = snapshot.namespace.as_ref().map(|namespace| format!(" in the namespace {namespace}"));
-        let within = within.unwrap_or_default();
-        let problem = format!("no Lease of a controller exists{within}: {CONSEQUENCE}");
-        return Ok(vec![Finding::error(missing, problem, "install the controller, see docs/install.md")]);
+        return Ok(vec![without_lease(snapshot)]);
     }
     let findings = leases.iter().map(|lease| {
         let problem = match (holder::holder(lease), holder::expiry(lease)) {
@@ -57,6 +66,35 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
         Finding::error(vec![object(lease)], problem, start)
     });
     Ok(findings.collect())
+}
+
+/// No controller has ever led, where it was looked for.
+fn without_lease(snapshot: &Snapshot) -> Finding {
+    let missing = vec![ObjectName::new("Lease", FIELD_MANAGER)];
+    if let Some(namespace) = &snapshot.namespace {
+        let problem = format!("no Lease of a controller is in the namespace {namespace}; others were not looked at");
+        return Finding::error(
+            missing,
+            problem,
+            "name the controller's namespace, or leave out --controller-namespace",
+        );
+    }
+    let problem = format!("no Lease of a controller exists: {CONSEQUENCE}");
+    let fix = match snapshot.deployments.as_deref().unwrap_or_default() {
+        [] => "install the controller: helm install, or kubectl apply -f deploy/install.yaml".to_owned(),
+        [deployment, ..] => describe(&ObjectName::of("Deployment", &deployment.metadata)),
+    };
+    Finding::error(missing, problem, fix)
+}
+
+/// Returns how to see why a Deployment does not run.
+fn describe(object: &ObjectName) -> String {
+    command(object, "describe", ", and its pods' logs")
+}
+
+fn command(object: &ObjectName, verb: &str, flags: &str) -> String {
+    let namespace = object.namespace.as_deref().unwrap_or_default();
+    format!("kubectl -n {namespace} {verb} deployment/{}{flags}", object.name)
 }
 
 fn flags(lease: &Lease) -> String {
@@ -103,20 +141,16 @@ pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
 
 fn unready(deployment: &Deployment) -> Option<Finding> {
     let object = ObjectName::of("Deployment", &deployment.metadata);
-    let command = |verb: &str, flags: &str| {
-        let namespace = object.namespace.as_deref().unwrap_or_default();
-        format!("kubectl -n {namespace} {verb} deployment/{}{flags}", object.name)
-    };
     // Kubernetes defaults it to 1.
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
     if wanted == 0 {
         let problem = format!("it is scaled to 0: {CONSEQUENCE}");
-        let fix = command("scale", " --replicas=2");
+        let fix = command(&object, "scale", " --replicas=2");
         return Some(Finding::error(vec![object], problem, fix));
     }
     let problem = format!("{ready} of {wanted} replicas are ready");
-    let fix = command("describe", ", and its pods' logs");
+    let fix = describe(&object);
     match ready {
         0 => Some(Finding::error(vec![object], format!("{problem}: {CONSEQUENCE}"), fix)),
         _ if ready < wanted => Some(Finding::warning(vec![object], problem, fix)),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::cli::hint;
 use crate::cli::inventory::pods::PodEntry;
 use crate::model::quantity::Quantity;
 use crate::model::spelling::closest_resource;
@@ -54,6 +55,26 @@ pub(super) fn undeclared(snapshot: &Snapshot) -> Outcome {
     Ok(findings.collect())
 }
 
+/// Finds pods that a kubelet has rejected for want of a resource.
+pub(super) fn rejected(snapshot: &Snapshot) -> Outcome {
+    let mut rejected = BTreeMap::<(&str, &str), Vec<ObjectName>>::new();
+    for pod in known(&snapshot.rejected)? {
+        rejected.entry((&pod.resource, &pod.node)).or_default().push(pod.object.clone());
+    }
+    let findings = rejected.into_iter().map(|((resource, node), pods)| {
+        let problem = format!(
+            "the kubelet of {node} has rejected it within the last hour: the node had less {resource} than the scheduler, \
+             or whoever named the node, assumed"
+        );
+        let fix = format!(
+            "see who changed the value: {}; install the policy for reboots if it was reset",
+            hint::command(&format!("history {node}"))
+        );
+        Finding::warning(pods, problem, fix)
+    });
+    Ok(findings.collect())
+}
+
 /// Finds pods that request more than any node can have.
 pub(super) fn oversized(snapshot: &Snapshot) -> Outcome {
     let largest = snapshot.largest()?;
@@ -64,13 +85,11 @@ pub(super) fn oversized(snapshot: &Snapshot) -> Outcome {
     for (resource, pods) in waiting(snapshot)?.into_iter().filter(|(resource, _)| !invalid.contains(resource)) {
         // 0 is of devices that may become healthy again.
         let Some(most) = largest.get(resource).filter(|most| !most.is_zero()) else { continue };
-        let mut asked = Quantity::default();
-        let mut objects = Vec::new();
+        let mut by_quantity = BTreeMap::<Quantity, Vec<ObjectName>>::new();
         for (pod, quantity) in pods.into_iter().filter(|(_, quantity)| quantity > most) {
-            asked = asked.max(quantity);
-            objects.push(object(pod));
+            by_quantity.entry(quantity).or_default().push(object(pod));
         }
-        if !objects.is_empty() {
+        for (asked, objects) in by_quantity.into_iter().rev() {
             let problem = format!(
                 "requests {asked} of {resource}; no node has more than {most} of it, and no rule declares more"
             );

@@ -30,7 +30,8 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
     }
     if rule.status.observed_generation != rule.generation {
         let problem = "no controller has seen it, or its last edit, yet".to_owned();
-        return vec![Finding::warning(vec![object(rule)], problem, "see that a controller runs and leads")];
+        let finding = Finding::warning(vec![object(rule)], problem, "see that a controller runs and leads");
+        return vec![Finding { found_by: Some("leader"), ..finding }];
     }
     let conditions = rule.status.conditions.iter();
     let findings = conditions.filter_map(|condition| {
@@ -38,9 +39,21 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
         let problem =
             format!("{} is {}, {}: {}", condition.type_, condition.status, condition.reason, condition.message);
         let objects = vec![object(rule)];
-        Some(Finding { severity, objects, problem, fix: describe.clone() })
+        let found_by = found_by(&condition.reason);
+        Some(Finding { severity, objects, problem, fix: describe.clone(), found_by })
     });
     findings.collect()
+}
+
+/// Returns the check that finds what a condition reports on the nodes themselves.
+fn found_by(reason: &str) -> Option<&'static str> {
+    let is = |other: Reason| other.as_str() == reason;
+    match reason {
+        _ if is(Reason::InvalidLedger) => Some("ledger"),
+        _ if is(Reason::Conflict) || is(Reason::Contested) => Some("another-writer"),
+        _ if is(Reason::PodsUnavailable) => Some("pods-permission"),
+        _ => None,
+    }
 }
 
 /// Returns how bad a condition is, if it is.

@@ -1,0 +1,83 @@
+//! Values that nodes lack, and what comes of it.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use super::{DONGLE, LISTED, assert_found, healthy, lease, node, parse, pods, ready, rule};
+use crate::cli::doctor::finding::Severity::{Error, Warning};
+use crate::cli::doctor::finding::{Finding, NotRun};
+use crate::cli::doctor::snapshot::{RuleEntry, Rules, Snapshot};
+use crate::cli::doctor::{checks, read};
+use crate::model::api;
+
+#[test]
+fn declared_value_that_a_node_lacks_is_found() {
+    let bare = || vec![node("node-1", &json!({}), None, "k3s"), node("node-2", &json!({}), None, "k3s")];
+    let declares = "Node node-1, node-2: rule dongle declares example.com/dongle on 2 nodes that do not have it";
+    let found = |plant: &dyn Fn(&mut Snapshot)| {
+        let mut cluster = healthy();
+        cluster.nodes = Ok(bare());
+        plant(&mut cluster);
+        let check = checks::ALL.iter().find(|check| check.name == "missing-value").unwrap();
+        let found = (check.run)(&cluster).unwrap().into_iter();
+        let text = |found: &Finding| format!("{}: {}; {}", found.objects(2), found.problem, found.fix);
+        found.map(|found| (found.severity, text(&found))).collect::<Vec<_>>()
+    };
+    // The Lease of a prune that has ended is live, and the status is from before.
+    let live = "2026-01-01T11:59:59.000000Z";
+    for leases in [vec![lease("prune_1767268800000000000_ended", live)], vec![]] {
+        let found = found(&|cluster| cluster.leases = Ok(leases.clone()));
+        let [(Error, text)] = &found[..] else { panic!("{found:?}") };
+        assert!(text.contains(declares) && text.contains("no controller leads; start the controller"), "{text}");
+    }
+    let unknown = found(&|cluster| cluster.leases = Err(NotRun::Forbidden("list leases")));
+    assert!(matches!(&unknown[..], [(Warning, text)] if text.contains("whether a controller leads is unknown")));
+    let stale = found(&|_| ());
+    assert!(matches!(&stale[..], [(Warning, text)] if text.contains("its status says that all have it")), "{stale:?}");
+    let conditions = |reason: &'static str| rule("dongle", DONGLE, json!(4), &[["Ready", "False", reason]]);
+    for explained in [conditions("Progressing"), conditions("Conflict"), RuleEntry { generation: Some(2), ..ready() }] {
+        let rules = Arc::new(Mutex::new(Some(explained)));
+        let found = found(&|cluster| {
+            cluster.rules = Ok(Some(Rules::new(rules.lock().unwrap().take().into_iter().collect())));
+        });
+        assert_eq!(found, [], "a controller leads, and reports or writes it");
+    }
+    let recorded = found(&|cluster| cluster.nodes = Ok(vec![node("node-1", &json!({}), Some(LISTED), "k3s")]));
+    assert_eq!(recorded, [], "the check of annotations finds it");
+}
+
+#[test]
+fn pod_that_a_kubelet_rejected_is_found() {
+    let failed = |reason: &str, started: &str| {
+        parse(json!({
+            "metadata": {"namespace": "default", "name": "late"}, "spec": {"nodeName": "node-1", "containers": []},
+            "status": {"phase": "Failed", "reason": reason, "startTime": started},
+        }))
+    };
+    let now = healthy().now;
+    let read = |reason: &str, started: &str| read::rejected_pod(failed(reason, started), now);
+    let lately = "2026-01-01T11:30:00Z";
+    assert_found("rejected-pod", Warning, "the kubelet of node-1 has rejected it within the last hour", |cluster| {
+        cluster.rejected = Ok(read("OutOfexample.com/dongle", lately).into_iter().collect());
+    });
+    for (reason, started) in
+        [("OutOfcpu", lately), ("Evicted", lately), ("OutOfexample.com/dongle", "2026-01-01T10:00:00Z")]
+    {
+        assert_eq!(read(reason, started), None, "{reason} {started}");
+    }
+}
+
+#[test]
+fn names_of_one_family_are_not_misspelled() {
+    for (present, requested) in [
+        ("nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"),
+        ("devices.example.com/ttyUSB0", "devices.example.com/ttyUSB1"),
+    ] {
+        assert_found("undeclared-request", Warning, "let the autoscaler add the node", |cluster| {
+            let amounts = json!({present: "1", DONGLE: "4"});
+            cluster.nodes = Ok(vec![node("node-2", &amounts, Some(LISTED), api::FIELD_MANAGER)]);
+            cluster.waiting = Ok(pods(&[("a", requested, "1")]));
+        });
+    }
+}
