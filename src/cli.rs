@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::Builder;
 
+pub use answers::why_filters;
 pub use error::Error;
 pub use message::print_message;
 

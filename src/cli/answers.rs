@@ -19,6 +19,7 @@ pub(super) use pod::Args as PodArgs;
 pub(super) use resource::Args as ResourceArgs;
 pub(super) use top::Args as TopArgs;
 pub(super) use why::Args as WhyArgs;
+pub use why::why_filters;
 
 use super::message::print_message;
 

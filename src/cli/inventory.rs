@@ -10,7 +10,9 @@
 pub(super) mod device_classes;
 pub(super) mod error;
 pub(super) mod follow;
+pub(super) mod leader;
 mod lists;
+pub(super) mod placement;
 pub(super) mod pods;
 pub(super) mod read;
 pub(super) mod share;

@@ -185,6 +185,26 @@ fn answers_lack_only_what_a_user_may_not_read() {
     assert_eq!((nothing.code, nothing.stdout.as_str()), (1, ""));
     assert!(nothing.stderr.contains("error: you have no right to list nodes, nor pods"), "{}", nothing.stderr);
 
+    // A pod itself says what it requests, and what the scheduler says.
+    let get_pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    permissions::grant(&cluster, &[get_pods]);
+    cluster.wait_permission("limited", "get", "pods");
+    cluster.apply(&pod("asks", DONGLE, "1").to_string());
+    let scheduled = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 Insufficient example.com/dongle."});
+    let status = json!({"status": {"conditions": [scheduled]}}).to_string();
+    cluster.kubectl(&["patch", "pod", "asks", "--subresource=status", "--type=merge", "-p", &status]);
+    let why = ask(&reader, &["why", "pod/asks"]);
+    assert_eq!(why.code, 3, "{}", why.stderr);
+    for text in ["example.com/dongle: the pod requests 1.", "of the nodes that the scheduler tried, 1 have too little"]
+    {
+        assert!(why.stdout.contains(text), "{}", why.stdout);
+    }
+    assert!(why.stderr.contains("note: you have no right to list nodes"), "{}", why.stderr);
+    let shown = ask(&reader, &["pod", "user"]);
+    assert!(shown.code == 0 && shown.stdout.contains("Pending on node-1"), "{}{}", shown.stdout, shown.stderr);
+    cluster.kubectl(&["delete", "pod", "asks", "--force", "--grace-period=0"]);
+
     permissions::grant(&cluster, std::slice::from_ref(&nodes));
     cluster.wait_permission("limited", "list", "nodes");
     let top = ask(&reader, &["top"]);
@@ -236,6 +256,11 @@ fn answers_to_bad_input_say_what_is_wrong() {
         let output = ask(&kubeconfig, args);
         assert_eq!((output.code, output.stdout.as_str()), (code, ""), "{args:?}: {}", output.stderr);
         assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
+    }
+    // As kubectl and `-o name` print them.
+    for args in [&["node", "node/node-1"][..], &["pod", "pod/asks"], &["pod", "pods/asks"], &["pod", "default/asks"]] {
+        let output = ask(&kubeconfig, args);
+        assert_eq!(output.code, 0, "{args:?}: {}", output.stderr);
     }
     let top = ask(&kubeconfig, &["top"]);
     assert_eq!(top.code, 0, "{}", top.stderr);

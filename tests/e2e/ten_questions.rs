@@ -90,7 +90,7 @@ fn rows(cluster: &Cluster) -> [Row; 10] {
         (
             "Which pods wait for it?",
             both.contains("waits"),
-            dongle["pending"] == json!({"pods": 1, "requested": "3"}) && why["verdict"] == "NotEnough",
+            dongle["pending"] == json!({"pods": 1, "requested": "3"}) && why["verdict"] == "Excluded",
         ),
         (
             "How much is 8Ei on a node?",

@@ -1,5 +1,6 @@
-//! Compares quantities, names, selectors and what pods request with Kubernetes' own code, which
-//! `tests/controlplane/oracle` runs, and the verdicts on pods, quotas and LimitRanges with a real API server.
+//! Compares quantities, names, selectors, YAML, what pods request, and where `why` says that they fit, with Kubernetes'
+//! own code, which `tests/controlplane/oracle` runs, and the verdicts on pods, quotas and LimitRanges with a real API
+//! server.
 //!
 //! Most cases are the same in every run; `NRA_TEST_SEED` selects the others.
 
@@ -13,6 +14,7 @@ use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
 use simulator::seeds;
 
 mod pod_requests;
+mod scheduler;
 mod selectors;
 mod verdicts;
 mod whole_quantities;

@@ -145,6 +145,11 @@ impl Common {
         Ok(read::inventory(client, &self.selector).await?)
     }
 
+    /// Reads the same for a question about one pod, which has an answer whatever cannot be listed.
+    pub(super) async fn read_around_pod(&self, client: &Client) -> Result<Inventory, AnswerError> {
+        Ok(read::around_pod(client, &self.selector).await?)
+    }
+
     /// Answers once, or each time that the answer changes.
     pub(super) async fn answer<A: Answer>(
         &self,
@@ -212,6 +217,16 @@ impl Shown {
             }
         })
     }
+}
+
+/// Returns whether a word names a kind as kubectl takes it before a name: `pod`, `pods` or `po`.
+pub(super) fn names_kind(word: &str, kind: &str, short: &str) -> bool {
+    word == kind || word == short || word.strip_suffix('s') == Some(kind)
+}
+
+/// Returns the name in TYPE/NAME, as kubectl takes it and `-o name` prints it, or all of it.
+pub(super) fn strip_kind<'n>(name: &'n str, kind: &str, short: &str) -> &'n str {
+    name.split_once('/').filter(|(word, _)| names_kind(word, kind, short)).map_or(name, |(_, name)| name)
 }
 
 fn failed(error: &dyn std::error::Error) -> AnswerError {

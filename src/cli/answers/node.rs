@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
+use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods, strip_kind};
 use super::view::{NodeStateView, Owners, PodView, ShareView};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::Inventory;
@@ -12,7 +12,7 @@ use crate::model::spelling::closest;
 /// Show the extended resources of one node, and the pods that request them
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Name of the node
+    /// Name of the node, or node/NAME
     name: String,
     #[command(flatten)]
     shown: ShownPods,
@@ -43,7 +43,8 @@ struct NodeResource {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    args.common.answer(&args.repeat, |inventory| answer(inventory, &args.name, args.shown.namespace())).await
+    let name = strip_kind(&args.name, "node", "no");
+    args.common.answer(&args.repeat, |inventory| answer(inventory, name, args.shown.namespace())).await
 }
 
 fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<NodeAnswer, AnswerError> {

@@ -3,8 +3,9 @@
 use kube::Client;
 use serde::Serialize;
 
-use super::answer::{Answer, AnswerError, Common};
+use super::answer::{Answer, AnswerError, Common, names_kind};
 use super::view::{ResourceView, ShareView, state};
+use crate::cli::inventory::placement::Placement;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, read};
@@ -24,7 +25,7 @@ pub(in crate::cli) struct Args {
 /// Names a pod.
 #[derive(Debug, clap::Args)]
 pub(super) struct PodName {
-    /// Name of the pod, or namespace/name
+    /// Name of the pod, pod/NAME, or NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
     /// Namespace of the pod [default: the kubeconfig's]
@@ -65,27 +66,36 @@ struct PodResource {
     on_node: Option<ShareView>,
 }
 
+/// The pod that a question is about, where it may be, and everything else.
+pub(super) struct Subject {
+    pub(super) pod: PodEntry,
+    pub(super) placement: Placement,
+    pub(super) inventory: Inventory,
+}
+
 impl PodName {
     /// Reads the pod and everything else, at about one moment.
-    pub(super) async fn read(&self, common: &Common) -> Result<(PodEntry, Inventory), AnswerError> {
-        let client = common.connect().await?;
+    pub(super) async fn read(&self, common: &Common, client: &Client) -> Result<Subject, AnswerError> {
         // First, so that a wrong name costs one request.
-        let before = self.get(&client).await?;
-        let inventory = common.read_from(&client).await?;
+        let (before, placement) = self.get(client).await?;
+        let inventory = common.read_around_pod(client).await?;
         let listed = inventory.pods().find(|pod| (&pod.namespace, &pod.name) == (&before.namespace, &before.name));
         let pod = match listed {
             Some(listed) => listed.clone(),
             // It has ended since, or is deleted.
-            None if before.counts() && inventory.pods.is_some() => self.get(&client).await?,
+            None if before.counts() && inventory.pods.is_some() => self.get(client).await?.0,
             None => before,
         };
-        Ok((pod, inventory))
+        Ok(Subject { pod, placement, inventory })
     }
 
-    async fn get(&self, client: &Client) -> Result<PodEntry, AnswerError> {
+    async fn get(&self, client: &Client) -> Result<(PodEntry, Placement), AnswerError> {
+        let default = || self.namespace.as_deref().unwrap_or(client.default_namespace());
         let (namespace, name) = match self.pod.split_once('/') {
+            // As `-o name` of kubectl prints it.
+            Some((kind, name)) if names_kind(kind, "pod", "po") => (default(), name),
             Some((namespace, name)) => (namespace, name),
-            None => (self.namespace.as_deref().unwrap_or(client.default_namespace()), &*self.pod),
+            None => (default(), &*self.pod),
         };
         if self.namespace.as_ref().is_some_and(|given| given != namespace) {
             return Err(AnswerError::NotFound(format!("{} is not in the namespace of -n", self.pod)));
@@ -98,7 +108,8 @@ impl PodName {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    let (pod, inventory) = args.pod.read(&args.common).await?;
+    let client = args.common.connect().await?;
+    let Subject { pod, inventory, .. } = args.pod.read(&args.common, &client).await?;
     args.common.print(&answer(&inventory, &pod), &inventory.gaps)
 }
 

@@ -263,15 +263,6 @@ impl NodeStateView {
         })
     }
 
-    /// Returns what keeps pods off the node.
-    pub(super) fn obstacles(&self) -> Vec<String> {
-        let ready = (!self.ready).then(|| "not ready".to_owned());
-        let cordoned = self.unschedulable.then(|| "cordoned".to_owned());
-        let taints = self.taints.iter().filter(|taint| !taint.ends_with(":PreferNoSchedule"));
-        let taints = taints.map(|taint| format!("tainted {taint}"));
-        ready.into_iter().chain(cordoned).chain(taints).collect()
-    }
-
     /// Returns the state as kubectl shows it, then the taints.
     pub(super) fn cell(&self) -> Cell {
         let ready = if self.ready { "Ready" } else { "NotReady" };

@@ -1,34 +1,48 @@
 //! `why`: why a pod has no node, as far as extended resources decide it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod conclusion;
+mod diagnosis;
+mod filters;
+
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
-use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common};
-use super::pod::PodName;
-use super::view::{NodeStateView, ResourceView, Supply, state};
+use super::pod::{PodName, Subject};
+use super::view::{ResourceView, Supply, state};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::Use;
-use crate::cli::inventory::{Inventory, why};
+use crate::cli::inventory::{Inventory, leader, why};
 use crate::cli::message::print_message;
 use crate::cli::table::{Cell, Row};
-use crate::model::count::{digits, plural};
+use crate::model::count::{digits, few};
 use crate::model::quantity::Quantity;
 use crate::model::spelling::closest_resource;
+use conclusion::{Circumstances, Conclusion, conclude};
+use diagnosis::{Verdict, Why, WhyNode, WhyResource};
+pub use filters::why_filters;
 
 /// Show why a pod is Pending, as far as extended resources decide it
 ///
-/// For each node, why shows whether it has enough of what the pod requests, and if not, which pods use it, or which
-/// rule would provide it and why it does not. It prints the scheduler's own message too, which is about everything
-/// else as well: taints, affinity, cpu, memory, volumes. why does not look at those.
+/// For each node that the pod may use, by its nodeSelector, node affinity and tolerations, why shows whether it has
+/// enough of what the pod requests, and if not, which pods use it, or which rule would provide it and why it does not.
+/// It ends with one conclusion and one thing to do, and prints the scheduler's own message, which is about everything
+/// else as well: cpu, memory, volumes, other pods. why does not look at those.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits with 0 if extended resources do not keep the pod Pending or it is unknown, 1 if they do, and 2 on an error. With \
--l, that is about the selected nodes only.")]
+Exits with 0 if extended resources do not keep the pod Pending, 1 if they do, 2 on an error, and 3 if it is unknown. With \
+-l, that is about the selected nodes only.
+
+Examples:
+  # Why has the pod train-1 no node?
+  node-resource-advertiser why train-1
+
+  # The same for a pod that kubectl has printed
+  kubectl get pods -n team-a -o name | xargs -n1 node-resource-advertiser why -n team-a")]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     pod: PodName,
@@ -39,80 +53,12 @@ pub(in crate::cli) struct Args {
 /// The most lines of nodes in a table without `-o wide`.
 const LINES: usize = 25;
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Why {
-    namespace: String,
-    name: String,
-    phase: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<String>,
-    /// The node for which the scheduler has nominated the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nominated_node: Option<String>,
-    /// The scheduler's message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
-    /// Why the pod failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-    /// The DeviceClasses that the pod requests by name, from DRA, which are not looked at.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    device_classes: Vec<String>,
-    verdict: Verdict,
-    /// The verdict as a sentence.
-    explanation: String,
-    requests: Vec<WhyResource>,
-    nodes: Vec<WhyNode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum Verdict {
-    /// The pod has a node, has finished, is being deleted, or requests nothing.
-    NotWaiting,
-    /// Something else than the amounts keeps the pod waiting.
-    Gated,
-    /// Some node has enough, as far as is known.
-    Enough,
-    /// No node is known to have enough: DRA may provide it, or something cannot be read.
-    Unknown,
-    /// No node has enough.
-    NotEnough,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct WhyResource {
-    pod_requests: String,
-    #[serde(flatten)]
-    resource: ResourceView,
-    /// What the scheduler reserves for pods that it has nominated for a node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reserved: Option<String>,
-    /// The name that was probably meant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    similar: Option<String>,
-    /// Whether it is known that no node has the resource, no rule of it selects one, and no DeviceClass maps it.
-    #[serde(skip)]
-    is_nowhere: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct WhyNode {
-    node: String,
-    enough: Option<bool>,
-    /// What keeps pods off a node that has enough.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    obstacles: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    reasons: Vec<String>,
-}
-
 /// Runs the command. 1 means that the pod waits for extended resources, so every error is a 2.
 pub(super) async fn run(args: Args) -> ExitCode {
     match print_why(&args).await {
-        Ok(Verdict::NotEnough) => ExitCode::from(1),
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(Verdict::NotEnough | Verdict::Rejected) => ExitCode::from(1),
+        Ok(Verdict::Unknown) => ExitCode::from(3),
+        Ok(Verdict::NotWaiting | Verdict::Gated | Verdict::Excluded | Verdict::Enough) => ExitCode::SUCCESS,
         Err(error) => {
             print_message(format_args!("error: {error}"));
             ExitCode::from(2)
@@ -121,25 +67,29 @@ pub(super) async fn run(args: Args) -> ExitCode {
 }
 
 async fn print_why(args: &Args) -> Result<Verdict, AnswerError> {
-    let (pod, inventory) = args.pod.read(&args.common).await?;
-    let why = explain(&inventory, &pod);
-    args.common.print(&why, &inventory.gaps)?;
+    let client = args.common.connect().await?;
+    let subject = args.pod.read(&args.common, &client).await?;
+    let mut why = explain(&subject, None);
+    if why.awaits_controller() {
+        why = explain(&subject, leader::leads(&client).await);
+    }
+    args.common.print(&why, &subject.inventory.gaps)?;
     Ok(why.verdict)
 }
 
-fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
+/// Answers for a pod. `leads` is whether a controller leads, if that is known.
+fn explain(subject: &Subject, leads: Option<bool>) -> Why {
+    let Subject { pod, placement, inventory } = subject;
     let uses = inventory.uses();
     let is_pending = pod.node.is_none() && *pod.phase == *"Pending" && !pod.is_terminating;
     let is_waiting = is_pending && !pod.requests.is_empty();
     let answers = if is_waiting { why::nodes(inventory, &uses, pod) } else { Vec::new() };
-    let nodes: Vec<_> = answers.into_iter().map(|(name, answer)| WhyNode::new(inventory, name, answer)).collect();
-    let verdict = match (is_waiting, pod.is_gated) {
-        (false, _) => Verdict::NotWaiting,
-        (true, true) => Verdict::Gated,
-        (true, false) if nodes.iter().any(|node| node.enough == Some(true)) => Verdict::Enough,
-        (true, false) if nodes.iter().any(|node| node.enough.is_none()) => Verdict::Unknown,
-        (true, false) if inventory.nodes.is_none() => Verdict::Unknown,
-        (true, false) => Verdict::NotEnough,
+    let nodes: Vec<_> = answers.into_iter().map(|(name, answer)| WhyNode::new(subject, name, answer)).collect();
+    let verdict = match is_waiting {
+        false if is_rejected(pod) => Verdict::Rejected,
+        false => Verdict::NotWaiting,
+        true if pod.is_gated => Verdict::Gated,
+        true => verdict(&nodes, inventory.nodes.is_some()),
     };
     let mut why = Why {
         namespace: pod.namespace.to_string(),
@@ -152,11 +102,50 @@ fn explain(inventory: &Inventory, pod: &PodEntry) -> Why {
         device_classes: pod.device_classes.iter().map(ToString::to_string).collect(),
         verdict,
         explanation: String::new(),
+        fix: None,
         requests: pod.requests.iter().map(|request| WhyResource::new(inventory, &uses, pod, request)).collect(),
         nodes,
     };
-    why.explanation = why.explain(pod, inventory.is_part);
+    let is_absent = |name: &&str| inventory.nodes.is_some() && !inventory.is_part && inventory.node(name).is_none();
+    let named = placement.named_nodes();
+    let absent: Vec<_> = named.iter().copied().filter(is_absent).map(str::to_owned).collect();
+    let is_silent = is_waiting && !placement.is_considered;
+    let circumstances = Circumstances {
+        pod,
+        selected: if inventory.is_part { " that -l selects" } else { "" },
+        leads,
+        absent: if absent.len() == named.len() { absent } else { Vec::new() },
+        silent_scheduler: is_silent.then(|| placement.scheduler.clone()),
+        is_node_gone: pod.node.as_ref().is_some_and(|node| is_absent(&&*node.0)) && !pod.is_finished(),
+    };
+    let Conclusion { sentence, fix } = conclude(&why, &circumstances);
+    (why.explanation, why.fix) = (sentence, fix);
     why
+}
+
+/// Returns the verdict for a pod that waits.
+fn verdict(nodes: &[WhyNode], knows_nodes: bool) -> Verdict {
+    let mut allowed = nodes.iter().filter(|node| node.allowed).peekable();
+    if allowed.peek().is_none() {
+        return match (knows_nodes, nodes.is_empty()) {
+            (false, _) => Verdict::Unknown,
+            (true, true) => Verdict::NotEnough,
+            (true, false) => Verdict::Excluded,
+        };
+    }
+    let answers: Vec<_> = allowed.map(|node| node.enough).collect();
+    match () {
+        () if answers.contains(&Some(true)) => Verdict::Enough,
+        () if answers.contains(&None) => Verdict::Unknown,
+        () => Verdict::NotEnough,
+    }
+}
+
+/// Returns whether a kubelet has rejected the pod for want of what it requests.
+fn is_rejected(pod: &PodEntry) -> bool {
+    let failure = pod.failure.as_deref().unwrap_or_default();
+    let resource = failure.strip_prefix("OutOf").and_then(|rest| rest.split(':').next());
+    pod.is_finished() && resource.is_some_and(|resource| !pod.requests(resource).is_zero())
 }
 
 impl WhyResource {
@@ -179,13 +168,16 @@ impl WhyResource {
             reserved: (!reserved.is_zero()).then(|| reserved.to_string()),
             similar: similar.map(str::to_owned),
             is_nowhere: is_unmapped && of_resource.expected_nodes() == 0,
+            is_unhealthy: of_resource.shares.values().any(|share| share.capacity.is_some_and(|all| !all.is_zero())),
         }
     }
 
     /// Returns the amounts as a sentence, if they are known.
     fn sentence(&self) -> Option<String> {
         let Self { pod_requests, resource: ResourceView { resource, supply, free, largest_free, .. }, .. } = self;
-        let Supply { total, .. } = supply.as_ref()?;
+        let Some(Supply { total, .. }) = supply.as_ref().filter(|_| !self.is_nowhere) else {
+            return supply.is_none().then(|| format!("{resource}: the pod requests {pod_requests}"));
+        };
         let Some(free) = free else {
             return Some(format!("{resource}: the pod requests {pod_requests}; nodes have {total} in all"));
         };
@@ -200,82 +192,29 @@ impl WhyResource {
 }
 
 impl WhyNode {
-    fn new(inventory: &Inventory, name: &NodeName, answer: why::Answer) -> Self {
-        let (enough, reasons) = match answer {
-            why::Answer::Enough => (Some(true), Vec::new()),
-            why::Answer::Short(reasons) => (Some(false), reasons),
-            why::Answer::Unknown(reasons) => (None, reasons),
+    fn new(subject: &Subject, name: &NodeName, answer: why::Answer) -> Self {
+        let entry = subject.inventory.node(&name.0);
+        let obstacle = entry.and_then(|entry| subject.placement.obstacle(entry));
+        let (enough, reasons, shortages) = match answer {
+            why::Answer::Enough => (Some(true), Vec::new(), Vec::new()),
+            why::Answer::Short(short) => {
+                (Some(false), short.iter().map(|shortage| shortage.reason.clone()).collect(), short)
+            }
+            why::Answer::Unknown(reasons) => (None, reasons, Vec::new()),
         };
-        let state = NodeStateView::of(inventory, name).filter(|_| enough == Some(true));
-        let obstacles = state.map(|state| state.obstacles()).unwrap_or_default();
-        Self { node: name.to_string(), enough, obstacles, reasons }
+        let is_unready = entry.is_some_and(|entry| !entry.readiness.is_ready) && enough == Some(true);
+        let unready = (is_unready && obstacle.is_none()).then(|| "not ready".to_owned());
+        let allowed = obstacle.is_none();
+        let obstacles = obstacle.map(|obstacle| obstacle.to_string()).into_iter().chain(unready).collect();
+        Self { node: name.to_string(), enough, allowed, obstacles, reasons, shortages }
     }
 }
 
 impl Why {
-    /// Returns the verdict as a sentence. If `is_part`, `-l` excludes nodes.
-    fn explain(&self, pod: &PodEntry, is_part: bool) -> String {
-        let selected = if is_part { " that -l selects" } else { "" };
-        match self.verdict {
-            Verdict::NotWaiting => not_waiting(pod),
-            Verdict::Gated => {
-                "The scheduler does not consider the pod until its scheduling gates are removed".to_owned()
-            }
-            Verdict::Enough => {
-                let enough = self.nodes.iter().filter(|node| node.enough == Some(true)).count();
-                let verb = if enough == 1 { "has" } else { "have" };
-                let stale = if self.scheduler_saw_less() { ", or the scheduler has yet to try again" } else { "" };
-                format!(
-                    "{} of {}{selected} {verb} enough extended resources: if the pod stays Pending, something else keeps \
-                     it off them{stale}",
-                    digits(enough),
-                    plural(self.nodes.len(), "node", "nodes")
-                )
-            }
-            Verdict::Unknown => format!("No node{selected} is known to have enough extended resources"),
-            Verdict::NotEnough if self.nodes.is_empty() => format!("There are no nodes{selected}"),
-            Verdict::NotEnough if is_part => format!("No node{selected} has enough extended resources"),
-            Verdict::NotEnough => match self.requests.iter().find(|request| request.is_nowhere) {
-                Some(WhyResource { resource, similar: Some(similar), .. }) => {
-                    format!("Nothing provides {}: is it {similar}?", resource.resource)
-                }
-                Some(WhyResource { resource, .. }) => {
-                    format!("No node has {}, and no rule selects one", resource.resource)
-                }
-                None => "No node has enough extended resources".to_owned(),
-            },
-        }
-    }
-
-    /// Returns whether the scheduler found too little of a requested resource on some node.
-    fn scheduler_saw_less(&self) -> bool {
-        let message = self.message.as_deref().unwrap_or_default();
-        let is_of_name = |next: char| next.is_ascii_alphanumeric() || "-_./".contains(next);
-        let named: HashSet<_> = message
-            .split("Insufficient ")
-            .skip(1)
-            .filter_map(|rest| rest.split(|next| !is_of_name(next)).next())
-            // The period ends the sentence.
-            .map(|name| name.trim_end_matches('.'))
-            .collect();
-        self.requests.iter().any(|request| named.contains(&*request.resource.resource))
-    }
-}
-
-/// Returns why a pod waits for no node's extended resources.
-fn not_waiting(pod: &PodEntry) -> String {
-    match &pod.node {
-        _ if pod.is_finished() => {
-            let failure = pod.failure.as_ref().map(|failure| format!(": {failure}"));
-            format!("The pod has ended ({}){}", pod.phase, failure.unwrap_or_default())
-        }
-        Some(node) => format!("The pod is on node {node}: it does not wait for extended resources"),
-        None if pod.is_terminating => "The pod is being deleted: it waits for no node".to_owned(),
-        None if pod.requests.is_empty() && !(pod.claimed.is_empty() && pod.device_classes.is_empty()) => {
-            "The pod has its extended resources from DRA: it does not wait for those of nodes".to_owned()
-        }
-        None if pod.requests.is_empty() => "The pod requests no extended resources".to_owned(),
-        None => format!("The pod is {}: it waits for no node", pod.phase),
+    /// Returns whether the answer depends on whether a controller leads.
+    fn awaits_controller(&self) -> bool {
+        let shortages = self.nodes.iter().filter(|node| node.allowed).flat_map(|node| &node.shortages);
+        self.verdict == Verdict::NotEnough && shortages.into_iter().any(|shortage| shortage.is_unwritten)
     }
 }
 
@@ -284,32 +223,36 @@ impl Answer for Why {
 
     fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
         // Nodes with the same answer, in the order of their names.
-        let mut groups = Vec::<(&WhyNode, usize)>::new();
+        let mut groups = Vec::<(Vec<&WhyNode>, &[String])>::new();
         let mut places = HashMap::new();
         for node in &self.nodes {
             let next = groups.len();
             let own = is_wide.then_some(&node.node);
-            let place = *places.entry((node.enough, &node.obstacles, &node.reasons, own)).or_insert(next);
+            // Of a node that the pod may not use, it does not matter what it has.
+            let reasons = if node.allowed { &node.reasons[..] } else { &[] };
+            let answer = if node.allowed { node.enough } else { None };
+            let place = *places.entry((node.allowed, answer, &node.obstacles, reasons, own)).or_insert(next);
             match groups.get_mut(place) {
-                Some((_, count)) => *count += 1,
-                None => groups.push((node, 1)),
+                Some((nodes, _)) => nodes.push(node),
+                None => groups.push((vec![node], reasons)),
             }
         }
-        groups.sort_by_key(|(node, _)| node.enough != Some(true));
+        groups.sort_by_key(|(nodes, _)| nodes.first().map(|node| (!node.allowed, !node.takes())));
         let most = if is_wide { usize::MAX } else { LINES };
-        let more = groups.iter().skip(most).map(|(_, count)| count).sum::<usize>();
-        let rows = groups.iter().take(most).map(|(node, count)| {
-            let name = match count {
-                1 => node.node.clone(),
-                count => format!("{} and {} more", node.node, digits(count - 1)),
-            };
+        let more = groups.iter().skip(most).map(|(nodes, _)| nodes.len()).sum::<usize>();
+        let rows = groups.iter().take(most).filter_map(|(nodes, reasons)| {
+            let names: Vec<_> = nodes.iter().map(|node| &node.node).collect();
+            let node = nodes.first()?;
             let (answer, style) = match node.enough {
+                _ if !node.allowed => ("excluded", Style::new()),
                 Some(true) => ("enough", AnsiColor::Green.on_default()),
                 Some(false) => ("short", AnsiColor::Red.on_default()),
                 None => ("unknown", AnsiColor::Yellow.on_default()),
             };
-            let why = if node.enough == Some(true) { node.obstacles.join(", ") } else { node.reasons.join("; ") };
-            Row::new([name.into(), Cell::styled(answer, style), why.into()])
+            let why = if reasons.is_empty() { node.obstacles.join(", ") } else { reasons.join("; ") };
+            // "And 1 more" would be longer than the name.
+            let most = if names.len() == 2 { 2 } else { 1 };
+            Some(Row::new([few(&names, most, ", ").into(), Cell::styled(answer, style), why.into()]))
         });
         let more = (more > 0).then(|| {
             Row::new([
@@ -322,12 +265,13 @@ impl Answer for Why {
     }
 
     fn names(&self) -> Vec<String> {
-        let enough = self.nodes.iter().filter(|node| node.enough == Some(true));
+        let enough = self.nodes.iter().filter(|node| node.takes());
         enough.map(|node| format!("node/{}", node.node)).collect()
     }
 
     fn remarks(&self) -> Vec<String> {
         let mut remarks = vec![self.explanation.clone()];
+        remarks.extend(self.fix.iter().map(|fix| format!("Fix: {fix}")));
         if self.verdict != Verdict::NotWaiting {
             remarks.extend(self.requests.iter().filter_map(WhyResource::sentence));
         }
@@ -343,7 +287,7 @@ impl Answer for Why {
             );
         }
         if self.verdict == Verdict::Enough {
-            remarks.push("Not looked at: taints, cordons, affinity, cpu, memory, volumes and topology".to_owned());
+            remarks.push("Not looked at: cpu, memory, volumes, topology and affinity to other pods".to_owned());
         }
         if self.verdict != Verdict::NotWaiting {
             let classes = self.device_classes.iter();

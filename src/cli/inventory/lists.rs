@@ -32,16 +32,24 @@ impl Lists {
     /// # Errors
     /// If the refusals leave nothing to answer with.
     pub(super) fn inventory(self, is_part: bool) -> Result<Inventory, ReadError> {
+        if let Err(refusal) = &self.nodes {
+            match (is_part, &self.pods) {
+                (true, _) => return Err(ReadError::Selector(refusal.0.clone())),
+                (_, Err(_)) => return Err(ReadError::Nothing(refusal.0.clone())),
+                _ => {}
+            }
+        }
+        Ok(self.around_pod(is_part))
+    }
+
+    /// Returns what is known, and what is not.
+    pub(super) fn around_pod(self, is_part: bool) -> Inventory {
         let mut gaps = Vec::new();
         let mut granted = |kind: &str, lack: &str, refusal: &Refusal| {
             gaps.push(format!("you have no right to list {kind}: {lack} (the server says: {})", refusal.0));
         };
         if let Err(refusal) = &self.nodes {
-            match (is_part, &self.pods) {
-                (true, _) => return Err(ReadError::Selector(refusal.0.clone())),
-                (_, Err(_)) => return Err(ReadError::Nothing(refusal.0.clone())),
-                _ => granted("nodes", "what nodes have, and so what is free, is unknown", refusal),
-            }
+            granted("nodes", "what nodes have, and so what is free, is unknown", refusal);
         }
         if let Err(refusal) = &self.pods {
             granted("pods", "what pods request, and so what is free, is unknown", refusal);
@@ -61,7 +69,7 @@ impl Lists {
         let rules = self.rules.ok().map(|rules| Rules::from_cluster(rules.unwrap_or_default(), Vec::new(), false));
         gaps.extend(rules.iter().flat_map(Rules::notes).map(|note| note.message.clone()));
         let (nodes, pods, classes) = (self.nodes.ok(), self.pods.ok(), self.classes.ok().map(by_resource));
-        Ok(Inventory { nodes, is_part, pods, rules, classes, gaps })
+        Inventory { nodes, is_part, pods, rules, classes, gaps }
     }
 }
 
@@ -84,6 +92,7 @@ mod tests {
         assert!(inventory.gaps.iter().all(|gap| gap.ends_with("(the server says: 403 Forbidden: no)")));
         assert!(matches!(lists(false, true).inventory(true), Err(ReadError::Selector(_))));
         assert!(matches!(lists(false, false).inventory(false), Err(ReadError::Nothing(_))));
+        assert_eq!(lists(false, false).around_pod(false).gaps.len(), 4, "of a pod, its own requests are known");
         assert_eq!(lists(false, true).inventory(false).unwrap().gaps.len(), 3);
         let unserved = Lists { rules: Ok(None), ..lists(true, true) }.inventory(false).unwrap();
         assert!(unserved.rules.is_some_and(|rules| rules.all().next().is_none()), "there are none, and that is known");

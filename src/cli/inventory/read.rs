@@ -9,10 +9,13 @@ use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use kube::{Client, Resource as _, ResourceExt as _};
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::device_classes::DeviceClass;
 use super::error::ReadError;
 use super::lists::{Lists, Refusal};
+use super::placement::Placement;
 use super::pods::{PodEntry, Pods};
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::cluster::{self, ClusterError};
@@ -32,6 +35,15 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the nodes with these labels, and everything else.
 pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
+    lists(client, labels).await?.inventory(!labels.is_empty())
+}
+
+/// The same, for a question about a pod that has been read: something is known, whatever cannot be listed.
+pub(in crate::cli) async fn around_pod(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
+    Ok(lists(client, labels).await?.around_pod(!labels.is_empty()))
+}
+
+async fn lists(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError> {
     let requests = Requests::new(client.clone(), TIMEOUT);
     let (nodes, pods, classes, rules) =
         tokio::join!(nodes(&requests, labels), pods(&requests), classes(&requests), cluster::rules(client));
@@ -44,27 +56,37 @@ pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> 
         Err(ClusterError::Rules(error)) if is_forbidden(&error) => Err(Refusal(describe(&error))),
         rules => Ok(rules?.map(|rules| rules.present)),
     };
-    let lists = Lists {
+    Ok(Lists {
         nodes: granted("nodes", nodes)?,
         pods: granted("pods", pods)?,
         classes: granted("deviceclasses", classes)?,
         rules,
-    };
-    lists.inventory(!labels.is_empty())
+    })
 }
 
-/// Reads one pod, whatever it requests; `None` if there is no such pod.
-pub(in crate::cli) async fn pod(client: &Client, namespace: &str, name: &str) -> Result<Option<PodEntry>, ReadError> {
+/// Reads one pod, whatever it requests, and where it may be; `None` if there is no such pod.
+pub(in crate::cli) async fn pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<(PodEntry, Placement)>, ReadError> {
     if !label::is_dns_subdomain(name) || !label::is_dns_subdomain(namespace) {
         return Ok(None);
     }
     let requests = Requests::new(client.clone(), TIMEOUT);
     let request = Request::new(K8sPod::url_path(&(), Some(namespace))).get(name, &GetParams::default());
-    match requests.send::<PodObject>(request).await {
-        Ok(object) => Ok(Some(Pods::default().entry(object))),
+    let failed = |why: String| ReadError::Pod { pod: format!("{namespace}/{name}"), why };
+    match requests.send::<Value>(request).await {
+        Ok(object) => placed(object).map(Some).map_err(|error| failed(error.to_string())),
         Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(None),
-        Err(error) => Err(ReadError::Pod { pod: format!("{namespace}/{name}"), why: error.to_string() }),
+        Err(error) => Err(failed(error.to_string())),
     }
+}
+
+/// Reads a pod, and where it may be.
+pub(in crate::cli) fn placed(object: Value) -> serde_json::Result<(PodEntry, Placement)> {
+    let placement = Placement::of(&K8sPod::deserialize(&object)?);
+    Ok((Pods::default().entry(serde_json::from_value::<PodObject>(object)?), placement))
 }
 
 /// Reads the names of the resources that nodes have or rules declare, as far as they can be listed.

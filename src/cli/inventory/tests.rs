@@ -61,7 +61,10 @@ fn answers(inventory: &Inventory, pod: &str) -> Vec<(String, Answer)> {
 fn reasons(inventory: &Inventory, pod: &str) -> String {
     let reasons = answers(inventory, pod).into_iter().map(|(node, answer)| match answer {
         Answer::Enough => format!("{node}: enough\n"),
-        Answer::Short(reasons) => format!("{node}: {}\n", reasons.join(" AND ")),
+        Answer::Short(short) => {
+            let reasons: Vec<_> = short.into_iter().map(|shortage| shortage.reason).collect();
+            format!("{node}: {}\n", reasons.join(" AND "))
+        }
         Answer::Unknown(reasons) => format!("{node}: unknown: {}\n", reasons.join(" AND ")),
     });
     reasons.collect()
@@ -304,7 +307,8 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
     let [(_, one), (_, two)] = answers.as_slice() else { panic!("{answers:?}") };
     assert!(matches!(one, Answer::Unknown(why) if why[0].contains("what pods on the node use")), "{one:?}");
     let expected = "example.com/dongle: 2 in all; that is less than 3: no rule declares it";
-    assert_eq!(two, &Answer::Short(vec![expected.to_owned()]), "nothing is said of what is free");
+    let Answer::Short(short) = two else { panic!("{two:?}") };
+    assert_eq!(short[0].reason, expected, "nothing is said of what is free");
     for entry in inventory.nodes.as_mut().unwrap().values_mut() {
         let entry = Arc::get_mut(entry).unwrap();
         (entry.node.allocatable, entry.node.capacity) = (None, None);

@@ -1,9 +1,12 @@
 //! Why a pod has no node, as far as extended resources decide it. Pure.
 //!
-//! It looks at nothing else: not at taints, affinity, cpu or volumes. So it says "enough" or "not enough", and never
-//! that a pod fits.
+//! Which nodes the pod may use is a question of its own, for [`super::placement`]. Of cpu, memory and volumes nothing is
+//! known: it says "enough" or "not enough", and never that a pod fits.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
 
 use super::pods::PodEntry;
 use super::share::{Request, Share, Use, sum};
@@ -11,7 +14,7 @@ use super::{Inventory, NodeEntry};
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::reasons;
 use crate::cli::diff::rules::Rules;
-use crate::model::count::and_more;
+use crate::model::count::few;
 use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
 use crate::planner::{NodePlan, Plan};
@@ -24,11 +27,55 @@ const NAMED: usize = 3;
 pub(in crate::cli) enum Answer {
     /// It has enough of each resource.
     Enough,
-    /// It has too little of some, for these reasons.
-    Short(Vec<String>),
+    /// It has too little of some.
+    Short(Vec<Shortage>),
     /// It has too little of some, which DRA may provide instead or what DRA provides cannot be read; or it is unknown
     /// what pods use.
     Unknown(Vec<String>),
+}
+
+/// Too little of one resource on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Shortage {
+    pub(in crate::cli) resource: Arc<str>,
+    #[serde(serialize_with = "as_text")]
+    pub(in crate::cli) requested: Quantity,
+    #[serde(serialize_with = "as_text")]
+    allocatable: Quantity,
+    /// Absent if it is unknown what pods use.
+    #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    free: Option<Quantity>,
+    /// The most that the node can have: what it has, or what a rule declares there.
+    #[serde(serialize_with = "as_text")]
+    pub(in crate::cli) most: Quantity,
+    /// Whether a rule declares it, nothing stands in the way, and it is not on the node.
+    #[serde(rename = "notWrittenYet", skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::cli) is_unwritten: bool,
+    /// The pods that use it, those with the largest requests first.
+    #[serde(rename = "pods", skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::cli) holders: Vec<String>,
+    #[serde(skip)]
+    pub(in crate::cli) reason: String,
+}
+
+fn as_text<S: Serializer>(quantity: &Quantity, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(quantity)
+}
+
+fn as_optional_text<S: Serializer>(quantity: &Option<Quantity>, serializer: S) -> Result<S::Ok, S::Error> {
+    match quantity {
+        Some(quantity) => serializer.collect_str(quantity),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// What rules do about a resource on a node.
+#[derive(Default)]
+struct Declarations {
+    texts: Vec<String>,
+    /// Whether a rule declares it there, nothing stands in the way, and it is not there.
+    is_unwritten: bool,
 }
 
 /// Returns for each node whether it has enough for a pod without a node.
@@ -50,10 +97,10 @@ pub(in crate::cli) fn nodes<'i>(
             let mut may_be_dra = true;
             for (resource, quantity) in &pod.requests {
                 let of_resource = uses.get(&**resource).unwrap_or(&nothing);
-                if let Some(reason) = node.reason(of_resource, (resource, *quantity), reserved) {
+                if let Some(shortage) = node.shortage(of_resource, &(Arc::clone(resource), *quantity), reserved) {
                     let may_be_mapped = of_resource.class.is_some() || inventory.classes.is_none();
                     may_be_dra &= may_be_mapped && !node.has(resource);
-                    short.push(reason);
+                    short.push(shortage);
                 }
             }
             let answer = match (short.is_empty(), may_be_dra) {
@@ -61,7 +108,7 @@ pub(in crate::cli) fn nodes<'i>(
                     Answer::Unknown(vec!["what pods on the node use is unknown".to_owned()])
                 }
                 (true, _) => Answer::Enough,
-                (false, true) => Answer::Unknown(short),
+                (false, true) => Answer::Unknown(short.into_iter().map(|shortage| shortage.reason).collect()),
                 (false, false) => Answer::Short(short),
             };
             (name, answer)
@@ -106,13 +153,14 @@ impl OnNode<'_> {
         allocatable.and_then(|text| text.parse::<Quantity>().ok()).is_some_and(|quantity| !quantity.is_zero())
     }
 
-    /// Returns why the node has too little of a resource, if it has.
-    fn reason(
+    /// Returns what the node lacks of a resource, if it has too little.
+    fn shortage(
         &self,
         of_resource: &Use<'_>,
-        (resource, quantity): (&str, Quantity),
+        requested: &(Arc<str>, Quantity),
         reserved: &[&PodEntry],
-    ) -> Option<String> {
+    ) -> Option<Shortage> {
+        let (resource, quantity) = (&*requested.0, requested.1);
         let nothing = Share::default();
         let share = of_resource.shares.get(self.name).unwrap_or(&nothing);
         let promised = sum(reserved.iter().map(|pod| pod.requests(resource)));
@@ -121,11 +169,26 @@ impl OnNode<'_> {
             return None;
         }
         let allocatable = share.allocatable.unwrap_or_default();
-        let declarations = || self.declarations(of_resource, resource, share.manager);
+        let declarations = match allocatable < quantity {
+            true => self.declarations(of_resource, resource, share.manager),
+            false => Declarations::default(),
+        };
+        let mut shortage = Shortage {
+            resource: Arc::clone(&requested.0),
+            requested: quantity,
+            allocatable,
+            free: self.inventory.pods.as_ref().map(|_| free),
+            most: self.declared(resource).unwrap_or_default().max(allocatable),
+            is_unwritten: declarations.is_unwritten,
+            holders: Vec::new(),
+            reason: String::new(),
+        };
+        let declarations = declarations.texts.join("; ");
         if allocatable.is_zero() {
             let reset = share.capacity.filter(|capacity| !capacity.is_zero());
             let reset = reset.map(|capacity| format!(" allocatable (capacity {capacity})"));
-            return Some(format!("no {resource}{}: {}", reset.unwrap_or_default(), declarations()));
+            shortage.reason = format!("no {resource}{}: {declarations}", reset.unwrap_or_default());
+            return Some(shortage);
         }
         let holders: Vec<_> = share
             .pods
@@ -139,34 +202,40 @@ impl OnNode<'_> {
             Some(_) => format!("{resource}: {free} of {allocatable} free"),
             None => format!("{resource}: {allocatable} in all"),
         };
-        if !holders.is_empty() {
-            reason += &format!(", used by {}", largest(holders));
+        shortage.holders = by_size(holders);
+        if !shortage.holders.is_empty() {
+            reason += &format!(", used by {}", few(&shortage.holders, NAMED, ", "));
         }
         if allocatable < quantity {
-            reason += &format!("; that is less than {quantity}: {}", declarations());
+            reason += &format!("; that is less than {quantity}: {declarations}");
         }
-        Some(reason)
+        Some(Shortage { reason, ..shortage })
+    }
+
+    /// Returns what the first rule of a resource declares on the node.
+    fn declared(&self, resource: &str) -> Option<Quantity> {
+        let selecting = self.inventory.selecting(&self.entry.node);
+        let first = selecting.into_iter().find(|rule| rule.resource.as_str() == resource)?;
+        first.quantity.known_on(&self.entry.node)
     }
 
     /// Returns why a node has none of a resource, or no more: what each rule that declares it does there.
-    fn declarations(&self, of_resource: &Use<'_>, resource: &str, manager: Option<&str>) -> String {
+    fn declarations(&self, of_resource: &Use<'_>, resource: &str, manager: Option<&str>) -> Declarations {
         let class = of_resource.class.map(|class| format!("DeviceClass {class} may provide it through DRA"));
         let Some(rules) = &self.inventory.rules else {
-            return std::iter::once("who declares it is unknown".to_owned())
-                .chain(class)
-                .collect::<Vec<_>>()
-                .join("; ");
+            let unknown = std::iter::once("who declares it is unknown".to_owned());
+            return Declarations { texts: unknown.chain(class).collect(), is_unwritten: false };
         };
         let mut selecting = self.inventory.selecting(&self.entry.node);
         selecting.retain(|rule| rule.resource.as_str() == resource);
-        let reasons: Vec<_> = if selecting.is_empty() {
+        let mut declarations = if selecting.is_empty() {
             let mismatches = of_resource.rules.iter().take(NAMED).filter_map(|name| {
                 let mismatch = rules.get(name)?.selection.mismatch(&self.entry.node)?;
                 Some(format!("rule {name} does not select the node: {mismatch}"))
             });
             let more = of_resource.rules.len().saturating_sub(NAMED);
             let more = (more > 0).then(|| format!("nor do {more} more rules"));
-            mismatches.chain(more).collect()
+            Declarations { texts: mismatches.chain(more).collect(), is_unwritten: false }
         } else {
             self.outcomes(rules, resource)
         };
@@ -175,38 +244,42 @@ impl OnNode<'_> {
             let writer = manager.map(|manager| format!("; {manager} wrote it"));
             format!("no {valid}rule declares it{}", writer.unwrap_or_default())
         };
-        let none = (reasons.is_empty() && class.is_none()).then(none);
-        reasons.into_iter().chain(class).chain(none).collect::<Vec<_>>().join("; ")
+        let none = (declarations.texts.is_empty() && class.is_none()).then(none);
+        declarations.texts.extend(class.into_iter().chain(none));
+        declarations
     }
 
     /// Returns what the rules that declare a resource and select the node do there.
-    fn outcomes(&self, rules: &Rules, resource: &str) -> Vec<String> {
+    fn outcomes(&self, rules: &Rules, resource: &str) -> Declarations {
         let NodePlan { plan, outcomes, .. } = self.inventory.plan(rules, &self.entry.node, self.requests);
         if matches!(plan, Plan::Blocked(_)) {
-            return vec!["the annotation of the node cannot be read, so nothing on it changes".to_owned()];
+            let unreadable = "the annotation of the node cannot be read, so nothing on it changes".to_owned();
+            return Declarations { texts: vec![unreadable], is_unwritten: false };
         }
         let outcomes = outcomes.iter().filter_map(|(name, outcome)| Some((rules.get(name)?, outcome)));
         let outcomes = outcomes.filter(|(rule, _)| rule.resource.as_str() == resource);
-        let text = outcomes.map(|(rule, outcome)| {
-            let [_, allocatable] = self.entry.node.values(resource);
-            let present = allocatable.and_then(|text| text.parse::<Quantity>().ok());
-            let default = || {
+        let [_, allocatable] = self.entry.node.values(resource);
+        let present = allocatable.and_then(|text| text.parse::<Quantity>().ok());
+        let mut declarations = Declarations::default();
+        for (rule, outcome) in outcomes {
+            let text = reasons::outcome(outcome, rule, rules).unwrap_or_else(|| {
                 let declared = rule.quantity.known_on(&self.entry.node);
-                let rest = if present == declared { "" } else { ", which is not on the node yet" };
-                reasons::declares(rule, declared) + rest
-            };
-            reasons::outcome(outcome, rule, rules).unwrap_or_else(default)
-        });
-        text.collect()
+                let is_unwritten = present != declared;
+                declarations.is_unwritten |= is_unwritten;
+                reasons::declares(rule, declared) + if is_unwritten { ", which is not on the node yet" } else { "" }
+            });
+            declarations.texts.push(text);
+        }
+        declarations
     }
 }
 
-/// Names the pods with the largest requests.
-fn largest(mut holders: Vec<Request<'_>>) -> String {
+/// Names pods, those with the largest requests first.
+fn by_size(mut holders: Vec<Request<'_>>) -> Vec<String> {
     holders.sort_by(|(pod, quantity), (other, less)| less.cmp(quantity).then_with(|| pod.name.cmp(&other.name)));
-    let named = holders.iter().take(NAMED).map(|(pod, quantity)| {
+    let named = holders.iter().map(|(pod, quantity)| {
         let nominated = if pod.node.is_none() { ", nominated" } else { "" };
         format!("{pod} ({quantity}{nominated})")
     });
-    and_more(&named.collect::<Vec<_>>(), holders.len().saturating_sub(NAMED), ", ")
+    named.collect()
 }

@@ -8,6 +8,8 @@
 //	oracle pod-requests   for a Pod: {"example.com/dongle": "3"}, or {"error": "..."}
 //	oracle yaml           for a document, as kubectl converts it: {"json": ...}, or {"error": "..."}
 //	oracle selector       for {"selector": a LabelSelector, "labels": {...}}: true or false, or {"error": "..."}
+//	oracle can-schedule   for {"pod": a Pod, "nodes": [...], "pods": [...]}: what the first filter of the scheduler that rejects
+//	                      each node reports, or "", by node; or {"error": "..."}
 package main
 
 import (
@@ -59,8 +61,10 @@ func main() {
 		answer = func(input string) any { return toJSON(input) }
 	case "selector":
 		answer = func(input string) any { return selects(input) }
+	case "can-schedule":
+		answer = func(input string) any { return canSchedule(input) }
 	default:
-		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests|selector|yaml"))
+		fail(errors.New("usage: oracle quantity|resource-name|subdomain|label-key|label-value|pod-requests|selector|yaml|can-schedule"))
 	}
 	if err := run(os.Stdin, os.Stdout, answer); err != nil {
 		fail(err)

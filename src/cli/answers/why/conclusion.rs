@@ -1,0 +1,306 @@
+//! What the answers for all nodes come to: one conclusion, and one thing to do. Pure.
+
+use std::collections::BTreeMap;
+
+use super::diagnosis::{Verdict, Why, WhyNode, WhyResource};
+use crate::cli::hint;
+use crate::cli::inventory::pods::PodEntry;
+use crate::cli::inventory::why::Shortage;
+use crate::model::count::{digits, few, plural};
+
+/// How many nodes, pods and reasons a conclusion names.
+const NAMED: usize = 3;
+
+/// What the answers for all nodes come to.
+#[derive(Debug, Default)]
+pub(super) struct Conclusion {
+    /// Without a period.
+    pub(super) sentence: String,
+    /// What to do, without a period.
+    pub(super) fix: Option<String>,
+}
+
+impl Conclusion {
+    fn new(sentence: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), fix: Some(fix.into()) }
+    }
+
+    fn alone(sentence: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), fix: None }
+    }
+}
+
+/// What a conclusion is drawn from, besides the answers for nodes.
+pub(super) struct Circumstances<'c> {
+    pub(super) pod: &'c PodEntry,
+    /// ` that -l selects`, if not all nodes count.
+    pub(super) selected: &'static str,
+    /// Whether a controller leads, if that is known.
+    pub(super) leads: Option<bool>,
+    /// The nodes that the pod names and that do not exist, if it may use no others.
+    pub(super) absent: Vec<String>,
+    /// The scheduler that the pod asks for, if none has reported on the pod.
+    pub(super) silent_scheduler: Option<String>,
+    /// Whether the node that the pod is on does not exist.
+    pub(super) is_node_gone: bool,
+}
+
+/// Draws the conclusion.
+pub(super) fn conclude(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
+    let Circumstances { pod, selected, .. } = circumstances;
+    match why.verdict {
+        Verdict::NotWaiting if circumstances.is_node_gone => Conclusion::new(
+            format!("The pod is on node {}, which does not exist", why.node.as_deref().unwrap_or_default()),
+            "delete the pod, if Kubernetes does not; its owner then creates another",
+        ),
+        Verdict::NotWaiting => Conclusion::alone(not_waiting(pod)),
+        Verdict::Rejected => Conclusion::new(
+            not_waiting(pod),
+            "its owner creates another pod, if it has one; `history` of the node shows who changed the value",
+        ),
+        Verdict::Gated => {
+            Conclusion::alone("The scheduler does not consider the pod until its scheduling gates are removed")
+        }
+        Verdict::Unknown => Conclusion::alone(unknown(why, selected)),
+        Verdict::Excluded => excluded(why, circumstances),
+        Verdict::Enough => enough(why, circumstances),
+        Verdict::NotEnough if why.nodes.is_empty() => Conclusion::alone(format!("There are no nodes{selected}")),
+        Verdict::NotEnough => not_enough(why, circumstances),
+    }
+}
+
+/// Returns why a pod waits for no node's extended resources.
+fn not_waiting(pod: &PodEntry) -> String {
+    match &pod.node {
+        _ if pod.is_finished() => {
+            let failure = pod.failure.as_ref().map(|failure| format!(": {failure}"));
+            format!("The pod has ended ({}){}", pod.phase, failure.unwrap_or_default())
+        }
+        Some(node) => format!("The pod is on node {node}: it does not wait for extended resources"),
+        None if pod.is_terminating => "The pod is being deleted: it waits for no node".to_owned(),
+        None if pod.requests.is_empty() && !(pod.claimed.is_empty() && pod.device_classes.is_empty()) => {
+            "The pod has its extended resources from DRA: it does not wait for those of nodes".to_owned()
+        }
+        None if pod.requests.is_empty() => "The pod requests no extended resources".to_owned(),
+        None => format!("The pod is {}: it waits for no node", pod.phase),
+    }
+}
+
+fn unknown(why: &Why, selected: &str) -> String {
+    let none = format!("No node{selected} is known to have enough extended resources");
+    let named = why.requests.iter().map(|request| &*request.resource.resource);
+    let counts = named.filter_map(|name| Some((why.scheduler_count(name)?, name)));
+    let counts: Vec<_> = counts.map(|(count, name)| format!("{count} have too little {name}")).collect();
+    if counts.is_empty() {
+        none
+    } else {
+        format!("{none}; of the nodes that the scheduler tried, {}", counts.join(", "))
+    }
+}
+
+/// The pod may use no node at all.
+fn excluded(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
+    let Circumstances { selected, absent, .. } = circumstances;
+    if !absent.is_empty() {
+        return Conclusion::new(
+            format!("The pod may only use {}, which does not exist", few(absent, NAMED, ", ")),
+            "correct the pod's nodeSelector or affinity, or delete the pod: its owner creates another",
+        );
+    }
+    let mut reasons = BTreeMap::<&str, usize>::new();
+    why.nodes
+        .iter()
+        .flat_map(|node| node.obstacles.first())
+        .for_each(|reason| *reasons.entry(reason).or_default() += 1);
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let reasons: Vec<_> = reasons.iter().map(|(reason, count)| format!("{} {reason}", on_nodes(*count))).collect();
+    Conclusion::new(
+        format!("The pod may use no node{selected}: {}", few(&reasons, NAMED, "; ")),
+        "change the pod's nodeSelector, affinity or tolerations, or the nodes' labels and taints",
+    )
+}
+
+fn on_nodes(count: usize) -> String {
+    format!("on {},", plural(count, "node", "nodes"))
+}
+
+/// Some node that the pod may use has enough.
+fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
+    let Circumstances { selected, silent_scheduler, .. } = circumstances;
+    let allowed = why.nodes.iter().filter(|node| node.allowed);
+    let (count, of) = (why.nodes.iter().filter(|node| node.takes()).count(), allowed.count());
+    let which = if of == why.nodes.len() { "" } else { " that the pod may use" };
+    let verb = if count == 1 { "has" } else { "have" };
+    let sentence = format!(
+        "{} of {}{selected}{which} {verb} enough extended resources: if the pod stays Pending, something else keeps it off",
+        digits(count),
+        plural(of, "node", "nodes"),
+    );
+    if let Some(scheduler) = silent_scheduler {
+        let fix =
+            format!("see that the scheduler {scheduler} runs, which the pod asks for, or change its schedulerName");
+        return Conclusion::new(format!("{sentence}. No scheduler has reported on the pod"), fix);
+    }
+    if why.scheduler_is_behind() {
+        let sentence = format!("{sentence}, or the scheduler has yet to try again: it saw more nodes with too little");
+        return Conclusion::new(sentence, "wait for its next attempt");
+    }
+    match why.message {
+        Some(_) => Conclusion::new(sentence, "see what else the scheduler says below"),
+        None => Conclusion::alone(sentence),
+    }
+}
+
+/// No node that the pod may use has enough, and it is known which.
+fn not_enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
+    let Circumstances { selected, leads, .. } = circumstances;
+    let nowhere = why.requests.iter().find(|request| request.is_nowhere && selected.is_empty());
+    if let Some(request) = nowhere {
+        return provided_by_nothing(request);
+    }
+    let tried: Vec<_> = why.nodes.iter().filter(|node| node.allowed).collect();
+    let which = if tried.len() == why.nodes.len() { "" } else { " that the pod may use" };
+    if let Some(unwritten) = tried.iter().flat_map(|node| &node.shortages).find(|shortage| shortage.is_unwritten) {
+        return not_written(unwritten, *leads);
+    }
+    for WhyResource { resource, .. } in &why.requests {
+        let name = &*resource.resource;
+        let shortages: Option<Vec<_>> = tried.iter().map(|node| node.shortage(name)).collect();
+        let most = shortages.as_ref().and_then(|all| all.iter().max_by_key(|shortage| shortage.most));
+        if let Some(most) = most.filter(|most| most.most < most.requested) {
+            return never(why, most, &format!("{selected}{which}"));
+        }
+    }
+    if let Some(sentence) = apart(&why.requests, &tried) {
+        let sentence = format!("No node{selected}{which} has all that the pod requests: {sentence}");
+        return Conclusion::new(sentence, "wait until pods free the rest on one of them, or advertise all on one node");
+    }
+    let mut holders: Vec<_> = tried.iter().flat_map(|node| &node.shortages).flat_map(|short| &short.holders).collect();
+    holders.dedup();
+    let sentence = format!("No node{selected}{which} has enough extended resources free now");
+    match holders.is_empty() {
+        true => {
+            Conclusion::new(sentence, "see the reasons above: a rule declares enough, and something stands in its way")
+        }
+        false => Conclusion::new(
+            sentence,
+            format!("wait until pods end, such as {}; or declare more", few(&holders, NAMED, ", ")),
+        ),
+    }
+}
+
+fn provided_by_nothing(request: &WhyResource) -> Conclusion {
+    let name = &request.resource.resource;
+    match &request.similar {
+        Some(similar) => Conclusion::alone(format!("Nothing provides {name}: is it {similar}?")),
+        None if request.is_unhealthy => Conclusion::new(
+            format!(
+                "Nodes have capacity of {name}, and nothing allocatable: their device plugin reports no healthy device"
+            ),
+            "see the device plugin's log",
+        ),
+        None => Conclusion::new(
+            format!("No node has {name}, and no rule selects one"),
+            "declare it with a rule, start its device plugin, or let the autoscaler add a node that has it",
+        ),
+    }
+}
+
+fn not_written(unwritten: &Shortage, leads: Option<bool>) -> Conclusion {
+    let name = &unwritten.resource;
+    let doctor = hint::command("doctor");
+    match leads {
+        Some(false) => Conclusion::new(
+            format!("A rule declares {name}, and no controller leads that would write it"),
+            format!("start the controller; {doctor} shows why none leads"),
+        ),
+        Some(true) => Conclusion::new(
+            format!("A rule declares {name}, and the controller has yet to write it"),
+            "wait for seconds",
+        ),
+        None => Conclusion::new(
+            format!("A rule declares {name}, which is not on the node yet"),
+            format!("see that a controller leads: {doctor}"),
+        ),
+    }
+}
+
+/// However many pods end, no node that the pod may use has what it requests.
+fn never(why: &Why, most: &Shortage, which: &str) -> Conclusion {
+    let Shortage { resource, requested, most, .. } = most;
+    let sentence = match most.is_zero() {
+        true => format!("No node{which} has {resource}"),
+        false => format!(
+            "No node{which} can ever have enough: the pod requests {requested} of {resource}, and the most that one has, or \
+             that a rule declares there, is {most}"
+        ),
+    };
+    let elsewhere = why.nodes.iter().filter(|node| !node.allowed && node.shortage(resource).is_none());
+    let elsewhere: Vec<_> = elsewhere.collect();
+    match elsewhere.first() {
+        Some(node) => {
+            let names: Vec<_> = elsewhere.iter().map(|node| &node.node).collect();
+            let reason = node.obstacles.first().map(String::as_str).unwrap_or_default();
+            let sentence =
+                format!("{sentence}; {} has enough, and the pod may not use it: {reason}", few(&names, NAMED, ", "));
+            Conclusion::new(sentence, "declare it on a node that the pod may use, or let the pod use these")
+        }
+        None if most.is_zero() => Conclusion::new(sentence, "declare it on a node that the pod may use"),
+        None => Conclusion::new(sentence, format!("request at most {most} in one pod, or declare more on a node")),
+    }
+}
+
+/// Returns where each resource is free, if each is somewhere, and nowhere together.
+fn apart(requests: &[WhyResource], tried: &[&WhyNode]) -> Option<String> {
+    let mut parts = Vec::new();
+    for WhyResource { resource, .. } in requests.iter().filter(|_| requests.len() > 1) {
+        let name = &*resource.resource;
+        let free: Vec<_> = tried.iter().filter(|node| node.shortage(name).is_none()).map(|node| &node.node).collect();
+        if free.is_empty() {
+            return None;
+        }
+        parts.push(format!("{name} is free on {}", few(&free, NAMED, ", ")));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+impl WhyNode {
+    /// Returns whether the pod may use the node, and it has enough.
+    pub(super) fn takes(&self) -> bool {
+        self.allowed && self.enough == Some(true)
+    }
+
+    fn shortage(&self, resource: &str) -> Option<&Shortage> {
+        self.shortages.iter().find(|shortage| *shortage.resource == *resource)
+    }
+}
+
+impl Why {
+    /// Returns on how many nodes the scheduler found too little of a resource, according to its message.
+    pub(super) fn scheduler_count(&self, resource: &str) -> Option<usize> {
+        let message = self.message.as_deref()?;
+        let is_of_name = |next: char| next.is_ascii_alphanumeric() || "-_./".contains(next);
+        message.match_indices(" Insufficient ").find_map(|(at, insufficient)| {
+            let (before, rest) = (message.get(..at)?, message.get(at + insufficient.len()..)?);
+            let name = rest.split(|next| !is_of_name(next)).next()?;
+            // The period ends the sentence.
+            let count = before.rsplit(|digit: char| !digit.is_ascii_digit()).next()?;
+            (name.trim_end_matches('.') == resource).then(|| count.parse().ok())?
+        })
+    }
+
+    /// Returns whether the scheduler found too little of a requested resource on some node.
+    pub(super) fn scheduler_saw_less(&self) -> bool {
+        self.requests.iter().any(|request| self.scheduler_count(&request.resource.resource).is_some())
+    }
+
+    /// Returns whether the scheduler found too little of a resource on more nodes than there are now: it has not looked since.
+    fn scheduler_is_behind(&self) -> bool {
+        self.requests.iter().any(|request| {
+            let name = &*request.resource.resource;
+            let short = self.nodes.iter().filter(|node| node.allowed && node.shortage(name).is_some()).count();
+            self.scheduler_count(name).is_some_and(|count| count > short)
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! What `why` answers: the verdict, and what it is made of.
+
+use serde::Serialize;
+
+use crate::cli::answers::view::ResourceView;
+use crate::cli::inventory::why;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Why {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
+    /// The node for which the scheduler has nominated the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nominated_node: Option<String>,
+    /// The scheduler's message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    /// Why the pod failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<String>,
+    /// The DeviceClasses that the pod requests by name, from DRA, which are not looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) device_classes: Vec<String>,
+    pub(super) verdict: Verdict,
+    /// The verdict as a sentence.
+    pub(super) explanation: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<String>,
+    pub(super) requests: Vec<WhyResource>,
+    pub(super) nodes: Vec<WhyNode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Verdict {
+    /// The pod has a node, has finished, is being deleted, or requests nothing.
+    NotWaiting,
+    /// A kubelet has rejected the pod for want of what it requests.
+    Rejected,
+    /// Something else than the amounts keeps the pod waiting.
+    Gated,
+    /// The pod may use no node, whatever nodes have.
+    Excluded,
+    /// Some node that the pod may use has enough, as far as is known.
+    Enough,
+    /// No node is known to have enough: DRA may provide it, or something cannot be read.
+    Unknown,
+    /// No node that the pod may use has enough.
+    NotEnough,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WhyResource {
+    pub(super) pod_requests: String,
+    #[serde(flatten)]
+    pub(super) resource: ResourceView,
+    /// What the scheduler reserves for pods that it has nominated for a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserved: Option<String>,
+    /// The name that was probably meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) similar: Option<String>,
+    /// Whether it is known that no node has the resource, no rule of it selects one, and no DeviceClass maps it.
+    #[serde(skip)]
+    pub(super) is_nowhere: bool,
+    /// Whether nodes have capacity of it, and nothing allocatable.
+    #[serde(skip)]
+    pub(super) is_unhealthy: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WhyNode {
+    pub(super) node: String,
+    pub(super) enough: Option<bool>,
+    /// Whether the pod may use the node.
+    pub(super) allowed: bool,
+    /// What keeps the pod off the node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) obstacles: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) reasons: Vec<String>,
+    /// The same as numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) shortages: Vec<why::Shortage>,
+}

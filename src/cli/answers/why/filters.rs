@@ -1,0 +1,56 @@
+//! What `why` answers for each node, in the words of the scheduler, to be compared with it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::cli::diff::order::NodeName;
+use crate::cli::diff::rules::Rules;
+use crate::cli::inventory::placement::Obstacle;
+use crate::cli::inventory::pods::Pods;
+use crate::cli::inventory::{Inventory, NodeEntry, read, why};
+use crate::model::node::{FactNames, Interner};
+
+/// Returns for each of these nodes the filter of the scheduler that keeps the pod off it, according to `why`; `""` for none,
+/// and `"unknown"` if that cannot be known.
+///
+/// # Errors
+/// If an object cannot be read.
+pub fn why_filters(
+    pod: Value,
+    nodes: Vec<Value>,
+    pods: Vec<Value>,
+) -> serde_json::Result<BTreeMap<String, &'static str>> {
+    let mut interner = Interner::keeping(FactNames::All);
+    let mut entries = BTreeMap::new();
+    for node in nodes {
+        let entry = NodeEntry::new(serde_json::from_value(node)?, &mut interner);
+        entries.insert(NodeName(Arc::clone(&entry.node.name)), Arc::new(entry));
+    }
+    let mut others = Pods::default();
+    for pod in pods {
+        others.add(serde_json::from_value(pod)?);
+    }
+    let (pod, placement) = read::placed(pod)?;
+    let inventory = Inventory {
+        nodes: Some(entries),
+        pods: Some(others.finish()),
+        rules: Some(Rules::from_files(Vec::new())),
+        classes: Some(BTreeMap::new()),
+        ..Inventory::default()
+    };
+    let answers: HashMap<_, _> = why::nodes(&inventory, &inventory.uses(), &pod).into_iter().collect();
+    let filter = |(name, entry): (&NodeName, &Arc<NodeEntry>)| {
+        let filter = match (placement.obstacle(entry), answers.get(name)) {
+            (Some(Obstacle::Cordoned), _) => "NodeUnschedulable",
+            (Some(Obstacle::Taint(_)), _) => "TaintToleration",
+            (Some(Obstacle::NodeSelector(_) | Obstacle::NodeAffinity(_)), _) => "NodeAffinity",
+            (None, Some(why::Answer::Enough)) => "",
+            (None, Some(why::Answer::Short(_))) => "NodeResourcesFit",
+            (None, Some(why::Answer::Unknown(_)) | None) => "unknown",
+        };
+        (name.to_string(), filter)
+    };
+    Ok(inventory.nodes.iter().flatten().map(filter).collect())
+}
