@@ -141,7 +141,14 @@ fn with_server(mut config: Config, server: Server, source: Source) -> Result<Cli
     config.cluster_url = without_userinfo(&config.cluster_url);
     let command = plugin(&config).map(str::to_owned);
 
-    let connections = Arc::new(Mutex::new(Connections::new(&config, source)?));
+    // This runs the credential plugin.
+    let auth = config.auth_layer()?;
+    let mut of_connections = config.clone();
+    if auth.is_some() {
+        // It returned a token. Otherwise it runs again, for a certificate.
+        (of_connections.auth_info.exec, of_connections.auth_info.auth_provider) = (None, None);
+    }
+    let connections = Arc::new(Mutex::new(Connections::new(&of_connections, source)?));
     let named_server = server.clone();
     let transport = tower::service_fn(move |request: Request<Body>| {
         let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +160,7 @@ fn with_server(mut config: Config, server: Server, source: Source) -> Result<Cli
     let service = ServiceBuilder::new()
         .map_result(move |result| named(result, is_plain, &named_server, command.as_deref()))
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(auth)
         .layer(config.extra_headers_layer()?)
         .timeout(ANSWER_TIMEOUT)
         .service(transport);
@@ -248,6 +255,21 @@ mod tests {
                 assert!(reason.starts_with(server), "{reason}");
                 assert!(!format!("{reason} {error} {error:?}").contains("S3CRET"), "{error:?}");
             }
+        }
+    }
+
+    /// Some take seconds, or open a browser.
+    #[tokio::test]
+    async fn plugin_that_returns_a_token_runs_once() {
+        let (config, script) = config("once");
+        let runs = script.with_extension("runs");
+        std::fs::write(&script, format!("echo run >> {}; echo '{{status: {{token: S3CRET}}}}'", runs.display()))
+            .unwrap();
+        let client = with_config(config).unwrap();
+        client.apiserver_version().await.unwrap_err();
+        assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
+        for path in [script, runs] {
+            std::fs::remove_file(path).unwrap();
         }
     }
 

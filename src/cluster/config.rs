@@ -109,6 +109,24 @@ pub enum ConfigError {
         /// The contexts of the kubeconfig.
         known: String,
     },
+    /// The kubeconfig has no current context.
+    #[error("{place} has no current context: use --context, or kubectl config use-context; contexts: {known}")]
+    NoCurrentContext {
+        /// The kubeconfig.
+        place: String,
+        /// The contexts of the kubeconfig.
+        known: String,
+    },
+    /// The context names a user that does not exist: requests would be anonymous.
+    #[error("{place} has no user {user:?}, which the context {name} names")]
+    NoUser {
+        /// The kubeconfig.
+        place: String,
+        /// The context.
+        name: String,
+        /// The user.
+        user: String,
+    },
     /// There is neither a kubeconfig nor a service account.
     #[error(
         "cannot find a cluster: {place} does not exist, and this is not a pod with a service \
@@ -184,20 +202,28 @@ fn read(options: &ClusterOptions) -> Found {
         let kubeconfig = Kubeconfig::read_from(path);
         return Found { place, paths: vec![path.clone()], kubeconfig, is_asked_for: true };
     }
-    match Kubeconfig::from_env() {
-        Ok(None) => {
-            let (place, kubeconfig) = read_home(std::env::home_dir());
-            let is_asked_for = options.context.is_some();
-            Found { place, paths: Vec::new(), kubeconfig, is_asked_for }
-        }
-        from_env => {
-            let files = std::env::var_os("KUBECONFIG").unwrap_or_default();
-            let place = format!("the kubeconfig {} (KUBECONFIG)", files.display());
-            let paths = std::env::split_paths(&files).collect();
-            let kubeconfig = from_env.map(Option::unwrap_or_default);
-            Found { place, paths, kubeconfig, is_asked_for: true }
+    let files = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let paths: Vec<_> = std::env::split_paths(&files).filter(|path| !path.as_os_str().is_empty()).collect();
+    if paths.is_empty() {
+        let (place, kubeconfig) = read_home(std::env::home_dir());
+        return Found { place, paths, kubeconfig, is_asked_for: options.context.is_some() };
+    }
+    let place = format!("the kubeconfig {} (KUBECONFIG)", files.display());
+    Found { place, kubeconfig: read_list(&paths), paths, is_asked_for: true }
+}
+
+/// Reads a list of kubeconfigs, the first of which has precedence. Those that do not exist do not count, as in kubectl,
+/// unless none exists.
+fn read_list(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    let (mut merged, mut absent) = (None, None);
+    for path in paths {
+        match Kubeconfig::read_from(path) {
+            Ok(next) => merged = Some(Kubeconfig::merge(merged.unwrap_or_default(), next)?),
+            Err(error) if is_absent(&error) => absent = absent.or(Some(error)),
+            Err(error) => return Err(error),
         }
     }
+    merged.ok_or_else(|| absent.unwrap_or(KubeconfigError::FindPath))
 }
 
 /// Reads the kubeconfig in the home directory. Without a home directory, the path would be relative to the current
@@ -228,9 +254,18 @@ fn use_context(
     let name = name.unwrap_or_default();
     let known: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
     let place = place.to_owned();
+    if name.is_empty() {
+        let known = if known.is_empty() { "it has no context".to_owned() } else { known.join(", ") };
+        return Err(ConfigError::NoCurrentContext { place, known });
+    }
     if !known.contains(&name) {
         let known = if known.is_empty() { "(it has none)".to_owned() } else { known.join(", ") };
         return Err(ConfigError::NoContext { place, name, known });
+    }
+    let of_context = kubeconfig.contexts.iter().find(|context| context.name == name);
+    let user = of_context.and_then(|context| context.context.as_ref()?.user.clone()).unwrap_or_default();
+    if !user.is_empty() && kubeconfig.auth_infos.iter().all(|info| info.name != user) {
+        return Err(ConfigError::NoUser { place, name, user });
     }
     kubeconfig.current_context = Some(name.clone());
     match Config::try_from(kubeconfig) {
@@ -242,6 +277,46 @@ fn use_context(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kubeconfigs_of_a_list_that_do_not_exist_do_not_count() {
+        let folder = std::env::temp_dir().join(format!("nra-kubeconfigs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [one, two, none] = ["one", "two", "none"].map(|name| folder.join(name));
+        std::fs::write(&one, "current-context: first\ncontexts: [{name: first, context: {cluster: c}}]").unwrap();
+        std::fs::write(&two, "current-context: second\ncontexts: [{name: second, context: {cluster: c}}]").unwrap();
+        let current = |paths: &[&PathBuf]| {
+            let paths: Vec<_> = paths.iter().copied().cloned().collect();
+            read_list(&paths).map(|merged| (merged.current_context.unwrap(), merged.contexts.len()))
+        };
+        let first = ("first".to_owned(), 2);
+        assert_eq!(current(&[&none, &one, &two]).unwrap(), first);
+        assert_eq!(current(&[&one, &none, &two]).unwrap(), first);
+        assert!(matches!(current(&[&none]), Err(error) if reason(&error).contains("none: No such file")));
+        std::fs::write(&two, "contexts: [").unwrap();
+        assert!(current(&[&one, &two]).is_err(), "one that exists is read");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn context_without_its_user_is_an_error() {
+        let kubeconfig = |current: &str| -> Kubeconfig {
+            let text = format!(
+                "{current}\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:1'}}}}]\n\
+                 contexts: [{{name: x, context: {{cluster: c, user: gone}}}}, {{name: y, context: {{cluster: c, user: ''}}}}]"
+            );
+            Kubeconfig::from_yaml(&text).unwrap()
+        };
+        let used = |current: &str| {
+            use_context("it", kubeconfig(current), &ClusterOptions::default())
+                .map(drop)
+                .map_err(|error| error.to_string())
+        };
+        let none = "it has no current context: use --context, or kubectl config use-context; contexts: x, y";
+        assert_eq!(used(""), Err(none.to_owned()));
+        assert_eq!(used("current-context: x"), Err("it has no user \"gone\", which the context x names".to_owned()));
+        assert_eq!(used("current-context: y"), Ok(()), "anonymous, as it says");
+    }
 
     #[test]
     fn no_kubeconfig_is_read_without_a_home() {

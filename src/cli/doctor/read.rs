@@ -1,15 +1,15 @@
 //! Reads a snapshot: one list per kind, all at once, each of which may fail on its own.
 
+mod recent;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::DATE;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::fmt::rfc2822;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
@@ -21,13 +21,12 @@ use super::accounts::accounts;
 use super::finding::{NotRun, ObjectName};
 use super::lists::{is_not_served, list, not_run};
 use super::snapshot::{
-    Binding, NodeEntry, Policies, Policy, Read, RejectedPod, Repair, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+    Account, Binding, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot,
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::device_classes::by_resource;
 use crate::cli::inventory::pods::{PodEntry, Pods};
-use crate::cluster::clock;
 use crate::cluster::lease::holder;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, Page};
@@ -37,8 +36,10 @@ use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
-use crate::model::resource_name::is_extended;
 use crate::planner::rules::{InvalidRule, Rule};
+use recent::{Recent, recent};
+#[cfg(test)]
+pub(super) use recent::{rejected_pod, repair};
 
 /// Longer than any page takes on a server that responds at all.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,32 +50,41 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 /// What the controller writes that no user of rules does.
 const CONFINED: [&str; 2] = ["nodes/status", "leases"];
 
-/// How long an Event counts.
-const RECENT: SignedDuration = SignedDuration::from_hours(1);
-
 /// Reads what the checks look at; the controller's own objects in this namespace only, if one is given.
 pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapshot {
     let requests = &Requests::new(client.clone(), TIMEOUT);
-    let ((version, now), crd, rules, nodes, waiting) =
-        tokio::join!(version(requests), crd(requests), rules(requests), nodes(requests), waiting(requests));
-    let (rejected, quotas, classes, overlays, schedulers, repairs) = tokio::join!(
-        rejected(requests, now),
+    // All at once: a server that hangs is waited for once.
+    let (
+        crd,
+        rules,
+        nodes,
+        waiting,
+        quotas,
+        classes,
+        overlays,
+        schedulers,
+        protection,
+        confinement,
+        leases,
+        recent,
+        own,
+    ) = tokio::join!(
+        crd(requests),
+        rules(requests),
+        nodes(requests),
+        waiting(requests),
         quotas(requests),
         classes(requests),
         overlays(requests),
         schedulers(requests),
-        repairs(requests, now)
-    );
-    let (leases, deployments, protection, confinement) = tokio::join!(
-        of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
-        of_controller(requests, namespace, "list deployments", "apps/v1", "deployments", DEPLOYMENT_LABELS.to_owned()),
         protection(requests),
         confinement(requests),
+        of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
+        recent(requests),
+        own(requests, namespace),
     );
-    let accounts = match &deployments {
-        Ok(deployments) => accounts(requests, deployments).await,
-        Err(why) => Err(why.clone()),
-    };
+    let Recent { version, now, rejected, repairs } = recent;
+    let Own { deployments, accounts } = own;
     Snapshot {
         namespace: namespace.map(str::to_owned),
         now,
@@ -97,6 +107,22 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
     }
 }
 
+/// The controllers' Deployments, and their accounts.
+struct Own {
+    deployments: Read<Vec<Deployment>>,
+    accounts: Read<Vec<Account>>,
+}
+
+async fn own(requests: &Requests, namespace: Option<&str>) -> Own {
+    let labels = DEPLOYMENT_LABELS.to_owned();
+    let deployments = of_controller(requests, namespace, "list deployments", "apps/v1", "deployments", labels).await;
+    let accounts = match &deployments {
+        Ok(deployments) => accounts(requests, deployments).await,
+        Err(why) => Err(why.clone()),
+    };
+    Own { deployments, accounts }
+}
+
 /// The labels of the chart's Deployment.
 const DEPLOYMENT_LABELS: &str =
     "app.kubernetes.io/name=node-resource-advertiser,app.kubernetes.io/component=controller";
@@ -104,30 +130,6 @@ const DEPLOYMENT_LABELS: &str =
 fn lease_label() -> String {
     let (key, value) = holder::LABEL;
     format!("{key}={value}")
-}
-
-/// Returns the version and the time of the API server.
-async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Info {
-        major: String,
-        minor: String,
-        git_version: String,
-    }
-
-    let request = http::Request::get("/version").body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
-    let (info, headers) = match requests.send_with_headers::<Info>(request).await {
-        Ok(response) => response,
-        Err(error) => return (Err(not_run("get the version of Kubernetes", error)), clock::now()),
-    };
-    let date =
-        headers.get(DATE).and_then(|date| rfc2822::DateTimeParser::new().parse_timestamp(date.to_str().ok()?).ok());
-    let Info { major, minor, git_version } = info;
-    let version =
-        Version::parse(&format!("{major}.{minor}")).map(|version| Version { text: git_version.clone(), ..version });
-    let odd = || NotRun::Failed(format!("the API server reports the odd version {git_version}"));
-    (version.ok_or_else(odd), date.unwrap_or_else(clock::now))
 }
 
 async fn crd<T: DeserializeOwned>(requests: &Requests) -> Read<Option<T>> {
@@ -208,23 +210,6 @@ async fn waiting(requests: &Requests) -> Read<Vec<Arc<PodEntry>>> {
     Ok(pods.finish())
 }
 
-async fn rejected(requests: &Requests, now: Timestamp) -> Read<Vec<RejectedPod>> {
-    let params = ListParams::default().fields("status.phase=Failed").limit(POD_PAGE_SIZE);
-    let pods = list(requests, "/api/v1/pods", params, |pod: Pod| rejected_pod(pod, now)).await;
-    pods.map_err(|error| not_run("list pods", error))
-}
-
-/// Reads a failed pod, if a kubelet has rejected it lately for want of an extended resource (`OutOf<resource>`).
-pub(super) fn rejected_pod(pod: Pod, now: Timestamp) -> Option<RejectedPod> {
-    let status = pod.status?;
-    let resource = status.reason?.strip_prefix("OutOf")?.to_owned();
-    let since = status.start_time.or_else(|| pod.metadata.creation_timestamp.clone())?;
-    let is_recent = now.duration_since(since.0) < RECENT;
-    let object = ObjectName::of("Pod", &pod.metadata);
-    let rejected = RejectedPod { object, node: pod.spec?.node_name?, resource };
-    (is_recent && is_extended(&rejected.resource)).then_some(rejected)
-}
-
 async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {
     let quotas = list(requests, "/api/v1/resourcequotas", ListParams::default(), Some).await;
     quotas.map_err(|error| not_run("list resourcequotas", error))
@@ -261,33 +246,6 @@ async fn schedulers(requests: &Requests) -> Read<Vec<SchedulerConfig>> {
         texts.into_iter().map(move |text| SchedulerConfig { config_map: config_map.clone(), text })
     });
     Ok(configs.collect())
-}
-
-/// Returns the repairs of zeros, according to the controller's Events.
-async fn repairs(requests: &Requests, now: Timestamp) -> Read<Vec<Repair>> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Event {
-        event_time: Option<Time>,
-        message: Option<String>,
-    }
-
-    let keep = |event: Event| {
-        let is_recent = event.event_time.is_none_or(|time| now.duration_since(time.0) < RECENT);
-        repair(&event.message?).filter(|_| is_recent)
-    };
-    let params = ListParams::default().fields("reason=Repaired");
-    let events = list(requests, "/api/v1/namespaces/default/events", params, keep).await;
-    events.map_err(|error| not_run("list events in default", error))
-}
-
-/// Reads the message of a repair of a 0: `Repaired <resource> on <node>: 0 (by <manager>) -> …`.
-pub(super) fn repair(message: &str) -> Option<Repair> {
-    let (resource, rest) = message.strip_prefix("Repaired ")?.split_once(" on ")?;
-    let (node, rest) = rest.split_once(": ")?;
-    let (manager, _) = rest.strip_prefix("0 (by ")?.split_once(") -> ")?;
-    let [node, resource, manager] = [node, resource, manager].map(str::to_owned);
-    Some(Repair { node, resource, manager })
 }
 
 async fn of_controller<T: DeserializeOwned>(
