@@ -44,6 +44,18 @@ pub enum Error {
     /// A controller is active, or whether one is active cannot be determined.
     #[error(transparent)]
     LeaseGuard(#[from] LeaseGuardError),
+    /// Controllers that use another Lease lead.
+    #[error(
+        "another controller leads, with the Lease {other}, and the two would undo each other's changes: this one would use \
+         the Lease {own}, in the namespace of the kubeconfig. To stand by for it, use --leader-elect-resource-namespace {} \
+         --leader-elect-resource-name {}; to lead beside it, name the namespace {}", other.namespace, other.name, own.namespace
+    )]
+    AnotherController {
+        /// The Lease that this controller would use.
+        own: LeaseName,
+        /// The Lease of the other.
+        other: LeaseName,
+    },
     /// Nodes cannot be read.
     #[error(transparent)]
     PrunePlan(#[from] PlanPruneError),

@@ -14,6 +14,7 @@ const COMPLETER: &str = "kubectl_complete-";
 
 const NAME: &str = env!("CARGO_PKG_NAME");
 const DEFAULT: &str = "top";
+const CONTROLLER: &str = "run";
 
 /// Parses the arguments of a process, the first of which is the program's name.
 ///
@@ -45,6 +46,13 @@ pub(super) fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, clap::Error> {
 
 fn parse_as<T: Parser>(mut command: Command, args: Vec<OsString>) -> Result<T, clap::Error> {
     let mut matches = command.try_get_matches_from_mut(args)?;
+    if matches.subcommand_name() == Some(CONTROLLER) {
+        let problem = format!(
+            "{CONTROLLER} is the controller, which a plugin of kubectl does not start: it would write beside the one that \
+             runs in the cluster, with your permissions. To start it anyway, use {NAME} {CONTROLLER}"
+        );
+        return Err(command.error(ErrorKind::InvalidSubcommand, problem));
+    }
     T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
@@ -68,7 +76,9 @@ fn named(command: Command, typed: &'static str) -> Command {
     let command = command.name(typed).bin_name(typed).after_help(format!("Without a command, it runs {DEFAULT}."));
     let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name, |command| {
+        command.mut_subcommand(name.clone(), |command| {
+            let is_hidden = name == CONTROLLER || command.is_hide_set();
+            let command = command.hide(is_hidden);
             let examples = command.get_after_help().map(|text| text.to_string().replace(NAME, typed));
             match examples {
                 Some(examples) => command.after_help(examples),
@@ -130,6 +140,16 @@ mod tests {
             let cli = parsed(&args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
             assert!(matches!(cli.command, Subcommand::Complete(_)), "{args:?}");
         }
+    }
+
+    #[test]
+    fn plugin_does_not_start_a_controller() {
+        let error = parsed(&["kubectl-ner", "run", "--bind-address", "127.0.0.1:0"]).unwrap_err().to_string();
+        assert!(error.contains("use node-resource-advertiser run"), "{error}");
+        assert!(matches!(parsed(&["node-resource-advertiser", "run"]).unwrap().command, Subcommand::Run(_)));
+        let help = |program: &str| parsed(&[program, "--help"]).unwrap_err().to_string();
+        let lists_run = |help: &str| help.lines().any(|line| line.trim_start().starts_with("run "));
+        assert!(lists_run(&help("node-resource-advertiser")) && !lists_run(&help("kubectl-ner")));
     }
 
     #[test]

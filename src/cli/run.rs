@@ -3,15 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
+use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::info;
 
+use super::args::LeaseArgs;
 use super::error::Error;
+use super::inventory::leader;
 use super::log;
 pub(super) use super::settings::Args;
 use super::settings::Settings;
-use crate::cluster::lease::{Acquire, Candidate};
+use crate::cluster::client::Connection;
+use crate::cluster::lease::{Acquire, Candidate, LeaseName};
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
@@ -21,7 +25,10 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;
     let log = log::start(settings.log, settings.log_format);
     info!(version = env!("CARGO_PKG_VERSION"), "starting node-resource-advertiser");
-    let client = settings.cluster.connect().await?.client;
+    let Connection { client, server } = settings.cluster.connect().await?;
+    if server.context.is_some() && settings.lease.leader_elect_resource_namespace.is_none() {
+        refuse_another(&client, &settings.lease).await?;
+    }
     let listener = server::listen(settings.listen).await?;
     let stop = stop_signal()?;
     let (readiness, ready) = watch::channel(Readiness::default());
@@ -54,6 +61,18 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     controller::run(client, candidate, options, diagnostics, wait_for(stop)).await?;
     info!("stopped");
     Ok(())
+}
+
+/// Fails if the controllers of another Lease lead: the namespace of the kubeconfig is rarely that of the controller in the
+/// cluster, and two that lead undo each other's changes. In a pod, the namespace is the controller's own.
+async fn refuse_another(client: &Client, lease: &LeaseArgs) -> Result<(), Error> {
+    let own = LeaseName { namespace: lease.namespace(client), name: lease.leader_elect_resource_name.clone() };
+    // Without permission to list Leases, nothing is known of others.
+    let leading = leader::leading(client).await.unwrap_or_default();
+    match leading.into_iter().find(|lease| (&lease.namespace, &lease.name) != (&own.namespace, &own.name)) {
+        Some(other) => Err(Error::AnotherController { own, other }),
+        None => Ok(()),
+    }
 }
 
 /// Becomes true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).

@@ -10,6 +10,7 @@ use harness::{Cluster, Controller, SharedCluster, Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch};
+use crate::support::program;
 
 const NODES: usize = 500;
 
@@ -157,4 +158,22 @@ fn stopped_leader_keeps_its_lease_while_a_patch_may_be_applied() {
     second.stop();
     let lease = cluster.get(&["lease", "node-resource-advertiser"]);
     assert!(lease["spec"]["holderIdentity"].as_str().is_none_or(str::is_empty), "{lease:#}");
+}
+
+/// A person's kubeconfig rarely names the namespace of the controller in the cluster.
+#[test]
+fn controller_does_not_lead_beside_that_of_another_lease() {
+    let cluster = Cluster::shared();
+    let first = Controller::start_with(&cluster, &["--leader-elect-resource-namespace", "kube-system"]);
+    first.wait_log("this process is now the leader");
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let run = ["run", "--bind-address", "127.0.0.1:0"];
+    let output = program::run(&kubeconfig, &run, None);
+    assert_eq!(output.code, 1, "{}", output.stdout);
+    let error = "another controller leads, with the Lease kube-system/node-resource-advertiser";
+    assert!(output.stderr.contains(error), "{}", output.stderr);
+    let second = Controller::start_with(&cluster, &["--leader-elect-resource-namespace", "default"]);
+    second.wait_log("this process is now the leader");
+    second.stop();
+    first.stop();
 }
