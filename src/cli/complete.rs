@@ -4,23 +4,27 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Debug;
 use std::time::Duration;
 
-use clap::{Command, FromArgMatches as _};
+use clap::{Arg, Command, FromArgMatches as _};
 use clap_complete::engine;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 
 use super::args::ClusterArgs;
 use super::error::Error;
 use super::inventory::read;
 use super::output::print;
+use crate::model::api::NodeExtendedResource;
 
 /// The longest wait for the cluster: a person does not wait longer for a completion.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// The most names of pods or nodes that are listed.
-const MAX_NAMES: u32 = 500;
+/// The names that one request lists, and the most that are offered.
+const PAGE: u32 = 1000;
+const MAX_NAMES: usize = 500;
 
 /// Complete the last word, for kubectl
 #[derive(Debug, clap::Args)]
@@ -39,7 +43,11 @@ enum Directive {
     NoFiles = 4,
 }
 
-pub(super) async fn run(args: Args, command: Command) -> Result<(), Error> {
+pub(super) async fn run(mut args: Args, command: Command) -> Result<(), Error> {
+    // Without a command, a plugin runs `top`.
+    if args.words.len() > 1 && args.words.first().is_some_and(|first| first.to_string_lossy().starts_with('-')) {
+        args.words.insert(0, "top".into());
+    }
     let word = args.words.last().and_then(|word| word.to_str()).unwrap_or_default().to_owned();
     if let Some(subject) = Subject::of(command.clone(), &args.words) {
         // A completion must not print errors between what is typed.
@@ -47,14 +55,32 @@ pub(super) async fn run(args: Args, command: Command) -> Result<(), Error> {
         let names = names.into_iter().filter(|name| name.starts_with(&word)).map(|name| (name, None));
         return print(&text(names, Directive::NoFiles));
     }
+    let directive = if takes_file(&command, &args.words) { Directive::Files } else { Directive::NoFiles };
     let candidates = candidates(command, args.words);
-    let directive = if candidates.is_empty() { Directive::Files } else { Directive::NoFiles };
     print(&text(candidates, directive))
+}
+
+/// Returns whether the last of the words is the name of a file, according to the option before it, or the command.
+fn takes_file(command: &Command, words: &[OsString]) -> bool {
+    let Some(command) = words.first().and_then(|name| command.find_subcommand(name)) else { return false };
+    let is_file = |arg: &Arg| arg.get_value_names().is_some_and(|names| names.iter().any(|name| *name == "FILE"));
+    let before = words.iter().rev().nth(1).map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let is_typed = |arg: &&Arg| {
+        let long = arg.get_long().is_some_and(|long| before == format!("--{long}"));
+        let takes_value = arg.get_action().takes_values();
+        takes_value && (long || arg.get_short().is_some_and(|short| before == format!("-{short}")))
+    };
+    let mut arguments = command.get_arguments();
+    match arguments.find(is_typed) {
+        Some(option) => is_file(option),
+        None => command.get_positionals().any(is_file),
+    }
 }
 
 /// Returns subcommands, options and their values, each with its help.
 fn candidates(mut command: Command, words: Vec<OsString>) -> Vec<(String, Option<String>)> {
     let place = words.len().max(1);
+    let typed = words.last().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut words = words;
     words.insert(0, command.get_name().into());
     if place == words.len() {
@@ -66,8 +92,9 @@ fn candidates(mut command: Command, words: Vec<OsString>) -> Vec<(String, Option
         let help = candidate.get_help().map(ToString::to_string);
         Some((candidate.get_value().to_str()?.to_owned(), help))
     });
-    // The shell completes paths better.
-    text.filter(|(value, _)| !value.starts_with('/')).collect()
+    // The shell completes paths better. Nobody asks for options without a dash.
+    let has_dash = typed.starts_with('-');
+    text.filter(|(value, _)| !value.starts_with('/') && (has_dash || !value.starts_with('-'))).collect()
 }
 
 fn text(candidates: impl IntoIterator<Item = (String, Option<String>)>, directive: Directive) -> String {
@@ -89,51 +116,107 @@ struct Subject {
 enum Kind {
     Node,
     Pod,
+    /// A pod without a node.
+    WaitingPod,
     Resource,
+    Namespace,
+    Rule,
+}
+
+impl Kind {
+    /// Returns what an option's value names.
+    fn of_option(option: &str) -> Option<Self> {
+        Some(match option {
+            "-n" | "--namespace" | "--controller-namespace" | "--leader-elect-resource-namespace" => Self::Namespace,
+            "--node" => Self::Node,
+            "--rule" => Self::Rule,
+            "--resource" => Self::Resource,
+            _ => return None,
+        })
+    }
+
+    /// Returns what the argument of a command names, and the argument.
+    fn of_argument(command: &str) -> Option<(Self, &'static str)> {
+        Some(match command {
+            "node" | "history" => (Self::Node, "name"),
+            "resource" => (Self::Resource, "name"),
+            "pod" => (Self::Pod, "pod"),
+            "why" => (Self::WaitingPod, "pod"),
+            _ => return None,
+        })
+    }
 }
 
 impl Subject {
-    /// Returns the subject if the last of the words is its name.
+    /// Returns the subject if the last of the words is its name, or is to become it.
     fn of(command: Command, words: &[OsString]) -> Option<Self> {
-        let word = words.last()?.to_str()?;
+        let (word, before) = words.split_last()?;
+        let word = word.to_str()?;
+        let of_option = before.last().and_then(|option| Kind::of_option(option.to_str()?));
+        // What is typed before says which cluster it is, whatever is missing.
+        let typed = if of_option.is_some() { before.split_last()?.1 } else { words };
         let program = OsString::from(command.get_name());
-        let matches = command.try_get_matches_from(std::iter::once(&program).chain(words)).ok()?;
+        let command = command.ignore_errors(of_option.is_some());
+        let matches = command.try_get_matches_from(std::iter::once(&program).chain(typed)).ok()?;
         let (name, matches) = matches.subcommand()?;
-        let (kind, argument) = match name {
-            "node" | "history" => (Kind::Node, "name"),
-            "resource" => (Kind::Resource, "name"),
-            "pod" | "why" => (Kind::Pod, "pod"),
-            _ => return None,
+        let kind = match of_option {
+            Some(kind) => kind,
+            None => {
+                let (kind, argument) = Kind::of_argument(name)?;
+                matches.get_one::<String>(argument).filter(|name| *name == word)?;
+                kind
+            }
         };
-        let is_name = matches.get_one::<String>(argument).is_some_and(|name| name == word);
         let namespace = matches.try_get_one::<String>("namespace").ok().flatten().cloned();
         let cluster = ClusterArgs::from_arg_matches(matches).ok()?;
-        is_name.then_some(Self { kind, namespace, cluster })
+        Some(Self { kind, namespace, cluster })
     }
 
-    /// Returns the names in the cluster, if it can be asked. `word` is what is typed of one.
+    /// Returns the names in the cluster that begin as it is typed, if it can be asked.
     async fn names(&self, word: &str) -> Option<BTreeSet<String>> {
         let client = self.cluster.connect().await.ok()?.client;
-        let page = ListParams::default().limit(MAX_NAMES);
+        let all = ListParams::default();
         match self.kind {
-            Kind::Node => {
-                let nodes = Api::<Node>::all(client).list_metadata(&page).await.ok()?;
-                Some(nodes.items.iter().map(ResourceExt::name_any).collect())
-            }
-            Kind::Pod => pods(client, self.namespace.as_deref(), word, &page).await,
+            Kind::Node => names(&Api::<Node>::all(client), &all, word).await,
+            Kind::Namespace => names(&Api::<Namespace>::all(client), &all, word).await,
+            Kind::Rule => names(&Api::<NodeExtendedResource>::all(client), &all, word).await,
+            Kind::Pod => pods(client, self.namespace.as_deref(), word, &all).await,
+            Kind::WaitingPod => pods(client, self.namespace.as_deref(), word, &all.fields("spec.nodeName=")).await,
             Kind::Resource => Some(read::resource_names(&client).await),
         }
     }
 }
 
-/// Returns names of pods, in the form that is typed: with or without the namespace.
-async fn pods(client: Client, namespace: Option<&str>, word: &str, page: &ListParams) -> Option<BTreeSet<String>> {
-    let typed = word.split_once('/').map(|(namespace, _)| namespace.to_owned());
-    let namespace = typed.clone().or_else(|| namespace.map(str::to_owned));
-    let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-    let pods = Api::<Pod>::namespaced(client, &namespace).list_metadata(page).await.ok()?;
-    let prefix = typed.map(|namespace| namespace + "/").unwrap_or_default();
-    Some(pods.items.iter().map(|pod| format!("{prefix}{}", pod.name_any())).collect())
+/// Returns the first names that begin with a prefix, however many others there are.
+async fn names<K>(api: &Api<K>, params: &ListParams, prefix: &str) -> Option<BTreeSet<String>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut names = BTreeSet::new();
+    let mut params = params.clone().limit(PAGE);
+    loop {
+        let page = api.list_metadata(&params).await.ok()?;
+        names.extend(
+            page.items.into_iter().filter_map(|item| item.metadata.name).filter(|name| name.starts_with(prefix)),
+        );
+        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() || names.len() >= MAX_NAMES {
+            return Some(names);
+        }
+    }
+}
+
+/// Returns names of pods, in the form that is typed: with or without the namespace or `pod/`.
+async fn pods(client: Client, namespace: Option<&str>, word: &str, params: &ListParams) -> Option<BTreeSet<String>> {
+    let (typed, prefix) = match word.split_once('/') {
+        Some((typed, prefix)) => (Some(typed), prefix),
+        None => (None, word),
+    };
+    let namespace = typed.filter(|typed| *typed != "pod").or(namespace);
+    let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
+    let names = names(&Api::<Pod>::namespaced(client, &namespace), params, prefix).await?;
+    let before = typed.map(|typed| format!("{typed}/")).unwrap_or_default();
+    Some(names.into_iter().map(|name| format!("{before}{name}")).collect())
 }
 
 #[cfg(test)]
@@ -168,8 +251,13 @@ mod tests {
             (&["node", ""][..], Some((Kind::Node, None))),
             (&["history", "no"], Some((Kind::Node, None))),
             (&["resource", "example.com/d"], Some((Kind::Resource, None))),
-            (&["why", "-n", "team", "po"], Some((Kind::Pod, Some("team")))),
-            (&["pod", "-n", "team"], None),
+            (&["why", "-n", "team", "po"], Some((Kind::WaitingPod, Some("team")))),
+            (&["pod", "-n", "team", "po"], Some((Kind::Pod, Some("team")))),
+            (&["pod", "-n", "te"], Some((Kind::Namespace, None))),
+            (&["prune", "--node", ""], Some((Kind::Node, None))),
+            (&["prune", "--all", "--rule", "d"], Some((Kind::Rule, None))),
+            (&["adopt", "--resource", ""], Some((Kind::Resource, None))),
+            (&["resource", "example.com/d", ""], None),
             (&["pod", "--na"], None),
             (&["node", "a", "-o", "js"], None),
             (&["top", ""], None),
@@ -180,6 +268,23 @@ mod tests {
             let found = subject.as_ref().map(|subject| (subject.kind, subject.namespace.as_deref()));
             assert_eq!(found, expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn files_are_completed_only_where_one_is_expected() {
+        for (line, expected) in [
+            (&["plan", "-f", ""][..], true),
+            (&["top", "--kubeconfig", ""], true),
+            (&["validate", ""], true),
+            (&["top", "-l", ""], false),
+            (&["prune", "--as", ""], false),
+            (&["top", ""], false),
+            (&[""], false),
+        ] {
+            assert_eq!(takes_file(&Cli::command(), &words(line)), expected, "{line:?}");
+        }
+        assert!(candidates(Cli::command(), words(&["resource", "example.com/dongle", ""])).is_empty());
+        assert!(!candidates(Cli::command(), words(&["resource", "example.com/dongle", "--"])).is_empty());
     }
 
     #[test]

@@ -18,7 +18,9 @@ pub fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Opti
 /// such as `mig-1g.5gb` and `mig-2g.10gb`, `ttyUSB0` and `ttyUSB1`: each is meant as it is.
 #[must_use]
 pub fn closest_resource<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
-    let (domain, rest) = name.split_once('/')?;
+    let Some((domain, rest)) = name.split_once('/') else {
+        return without_domain(name, known);
+    };
     let is_close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
     let alike = known.into_iter().filter(|known| {
         known.split_once('/').is_some_and(|(known_domain, known_rest)| {
@@ -26,6 +28,12 @@ pub fn closest_resource<'t>(name: &str, known: impl IntoIterator<Item = &'t str>
         })
     });
     alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
+}
+
+/// Returns the only known resource with this name in some domain.
+fn without_domain<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
+    let mut found = known.into_iter().filter(|known| known.split_once('/').is_some_and(|(_, rest)| rest == name));
+    found.next().filter(|_| found.next().is_none())
 }
 
 fn is_of_one_family(one: &str, other: &str) -> bool {
@@ -74,6 +82,7 @@ mod tests {
             ("example.com/gpu", None),
             ("example.com/license", None),
             ("dongle", None),
+            ("fpga", Some("example.com/fpga")),
             ("/", None),
         ] {
             assert_eq!(closest_resource(name, known), close, "{name}");

@@ -68,20 +68,41 @@ fn run_flags_have_environment_variables() {
     assert_eq!(flags.count(), help.matches("[env: NRA_").count(), "{help}");
 }
 
-#[test]
-fn bash_completion_completes_commands_and_flags() {
+/// Returns what bash completes at the end of a line.
+fn completed_by_bash(line: &[&str]) -> String {
     let script = r#"
         source <("$PROGRAM" completions bash)
-        COMP_WORDS=(node-resource-advertiser va) COMP_CWORD=1
+        COMP_WORDS=(node-resource-advertiser "$@") COMP_CWORD=$#
         function=$(complete -p node-resource-advertiser | sed 's/.*-F \([^ ]*\).*/\1/')
-        "$function" node-resource-advertiser va node-resource-advertiser
+        "$function" node-resource-advertiser "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         echo "${COMPREPLY[@]}""#;
     let output = std::process::Command::new("bash")
-        .args(["-euo", "pipefail", "-c", script])
+        .args(["-eo", "pipefail", "-c", script, "bash"])
+        .args(line)
         .env("PROGRAM", env!("CARGO_BIN_EXE_node-resource-advertiser"))
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "validate\n", "{output:?}");
+    assert!(output.status.success(), "{line:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn bash_completion_completes_commands_flags_and_values() {
+    assert_eq!(completed_by_bash(&["va"]), "validate");
+    assert_eq!(completed_by_bash(&["top", "-o", ""]), "wide json yaml name");
+    let help = String::from_utf8(program(&["help"]).stdout).unwrap();
+    let (_, help) = help.split_once("Commands:\n").unwrap();
+    let commands = help.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    let commands: Vec<_> = commands.collect();
+    let offered = completed_by_bash(&[""]);
+    for command in &commands {
+        assert!(offered.split(' ').any(|word| word == *command), "{command}: {offered}");
+        if *command != "help" {
+            let flags = completed_by_bash(&[command, "--"]);
+            assert!(flags.split(' ').any(|flag| flag == "--color"), "{command}: {flags}");
+        }
+    }
+    assert!(!offered.split(' ').any(|word| ["complete", "man"].contains(&word)), "hidden: {offered}");
 }
 
 #[test]

@@ -52,6 +52,11 @@ pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
 fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<ResourceAnswer, AnswerError> {
     let uses = inventory.uses();
     let Some(of_resource) = uses.get(name) else {
+        if !name.contains('/') && closest_resource(name, uses.keys().copied()).is_none() {
+            let help = "an extended resource has a domain, such as example.com/dongle; for cpu, memory and other native \
+                        resources, see kubectl describe node";
+            return Err(AnswerError::NotFound(format!("{name} is no extended resource: {help}")));
+        }
         let close = closest_resource(name, uses.keys().copied());
         let close = close.map(|close| format!("; is it {close}?")).unwrap_or_default();
         let valid = if inventory.rules.as_ref().is_some_and(Rules::has_frozen) { "valid " } else { "" };
