@@ -75,8 +75,10 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         })
     });
     let none = match (&inventory.nodes, &inventory.pods) {
-        (Some(_), Some(_)) => "The node has no extended resources, and no pod on it requests any",
-        (Some(_), None) => "The node has no extended resources",
+        (Some(_), Some(_)) => {
+            "The node has no extended resources, and no pod on it requests any; names below kubernetes.io are not looked at"
+        }
+        (Some(_), None) => "The node has no extended resources; names below kubernetes.io are not looked at",
         (None, _) => "No pod on the node requests extended resources, if the node exists",
     };
     let state = NodeStateView::of(inventory, &node);

@@ -11,6 +11,10 @@ use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, read};
 use crate::cli::table::Row;
 
+/// Those of NFD, Koordinator and others: the scheduler counts them, and no rule can declare them.
+pub(super) const NO_REQUESTS: &str =
+    "The pod requests no extended resources; names below kubernetes.io are not looked at";
+
 /// Show the extended resources that one pod requests, and what its node has of them
 ///
 /// For a pod without a node, `why` explains more.
@@ -165,7 +169,7 @@ impl Answer for PodAnswer {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let none = self.resources.is_empty().then(|| "The pod requests no extended resources".to_owned());
+        let none = self.resources.is_empty().then(|| NO_REQUESTS.to_owned());
         let message = self.message.as_ref().map(|message| format!("The scheduler says: {message}"));
         let failure = self.failure.as_ref().map(|failure| format!("Its status says: {failure}"));
         let classes = self.device_classes.iter().map(|class| format!("It also requests DeviceClass {class} from DRA"));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::diagnosis::{Verdict, Why, WhyNode, WhyResource};
+use crate::cli::answers::pod::NO_REQUESTS;
 use crate::cli::hint;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::why::Shortage;
@@ -81,7 +82,7 @@ fn not_waiting(pod: &PodEntry) -> String {
         None if pod.requests.is_empty() && !(pod.claimed.is_empty() && pod.device_classes.is_empty()) => {
             "The pod has its extended resources from DRA: it does not wait for those of nodes".to_owned()
         }
-        None if pod.requests.is_empty() => "The pod requests no extended resources".to_owned(),
+        None if pod.requests.is_empty() => NO_REQUESTS.to_owned(),
         None => format!("The pod is {}: it waits for no node", pod.phase),
     }
 }
