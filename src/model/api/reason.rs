@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The reason of a condition, or of a node that is not as declared. The list is closed: the README documents each
-/// reason.
+/// The reason of a condition, or of a node that is not as declared. The list is closed: docs/status-and-events.md
+/// documents each reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Every selected node has the quantity, or another rule decides there.
