@@ -31,8 +31,8 @@ pub struct NodeExtendedResourceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeCounts>,
 
-    /// Total quantity for this rule on the nodes that are counted as advertised or held, or that keep a value while
-    /// the rule is paused. Absent while the rule is invalid.
+    /// Total quantity that nodes have from this rule: as declared, held, while the rule is paused, or while the
+    /// quantity is unknown. Absent while the rule is invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub total: Option<String>,
@@ -84,8 +84,8 @@ pub struct NodeProblem {
     /// The node's name.
     #[schemars(length(max = 253))]
     pub node: String,
-    /// Machine-readable reason: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger, LedgerFull
-    /// or Paused.
+    /// Machine-readable reason: Held, PodsUnavailable, Conflict, Contested, PatchFailed, InvalidLedger, LedgerFull,
+    /// Paused or QuantityUnknown.
     #[schemars(length(max = MAX_REASON))]
     pub reason: String,
     /// Human-readable message, with the current value.
