@@ -18,6 +18,7 @@ use super::args::ClusterArgs;
 use super::error::Error;
 use super::inventory::read;
 use super::output::print;
+use super::plugin;
 use crate::model::api::NodeExtendedResource;
 
 /// The longest wait for the cluster: a person does not wait longer for a completion.
@@ -44,6 +45,7 @@ enum Directive {
 }
 
 pub(super) async fn run(mut args: Args, command: Command) -> Result<(), Error> {
+    let command = plugin::without_controller(command);
     // Without a command, a plugin runs `top`.
     if args.words.len() > 1 && args.words.first().is_some_and(|first| first.to_string_lossy().starts_with('-')) {
         args.words.insert(0, "top".into());

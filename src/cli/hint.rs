@@ -45,3 +45,21 @@ fn node_flags<N: Display>(nodes: &[N]) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advised_prune_is_a_dry_run_on_the_nodes_that_are_named() {
+        let (few, many) = (["a", "b", "c"], ["a", "b", "c", "d"]);
+        for (command, expected) in [
+            (remove_zeros(&few), "prune --zeros --node a --node b --node c --dry-run"),
+            (remove_zeros(&many), "prune --zeros --dry-run"),
+            (withdraw_rule("r", &few[..1]), "prune --rule r --node a --dry-run"),
+            (repair_ledger("a"), "prune --repair-ledger --node a --force --dry-run"),
+        ] {
+            assert_eq!(command.split_once(' ').map(|(_, args)| args), Some(expected));
+        }
+    }
+}

@@ -71,14 +71,18 @@ pub(super) fn program() -> String {
     std::env::args_os().next().and_then(|program| typed(&program)).unwrap_or_else(|| NAME.to_owned())
 }
 
+/// Returns the command without what a plugin rejects.
+pub(super) fn without_controller(command: Command) -> Command {
+    command.mut_subcommand(CONTROLLER, |controller| controller.hide(true))
+}
+
 /// Returns the command with this name in its usage and its examples.
 fn named(command: Command, typed: &'static str) -> Command {
-    let command = command.name(typed).bin_name(typed).after_help(format!("Without a command, it runs {DEFAULT}."));
+    let command = without_controller(command).name(typed).bin_name(typed);
+    let command = command.after_help(format!("Without a command, it runs {DEFAULT}."));
     let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name.clone(), |command| {
-            let is_hidden = name == CONTROLLER || command.is_hide_set();
-            let command = command.hide(is_hidden);
+        command.mut_subcommand(name, |command| {
             let examples = command.get_after_help().map(|text| text.to_string().replace(NAME, typed));
             match examples {
                 Some(examples) => command.after_help(examples),

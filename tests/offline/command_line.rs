@@ -68,6 +68,21 @@ fn run_flags_have_environment_variables() {
     assert_eq!(flags.count(), help.matches("[env: NRA_").count(), "{help}");
 }
 
+#[test]
+fn prune_of_everything_needs_a_terminal_or_a_flag() {
+    for (args, says) in [
+        (&["prune", "--all"][..], "there is no terminal to ask on: add --yes, or --dry-run"),
+        (&["prune", "--all", "--yes"], "cannot find a cluster"),
+        (&["prune", "--all", "--dry-run"], "cannot find a cluster"),
+        (&["prune", "--zeros"], "cannot find a cluster"),
+    ] {
+        let output = program(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+}
+
 /// Returns what bash completes at the end of a line.
 fn completed_by_bash(line: &[&str]) -> String {
     let script = r#"
@@ -103,6 +118,13 @@ fn bash_completion_completes_commands_flags_and_values() {
         }
     }
     assert!(!offered.split(' ').any(|word| ["complete", "man"].contains(&word)), "hidden: {offered}");
+}
+
+#[test]
+fn kubectl_completes_no_command_that_a_plugin_rejects() {
+    let offered = String::from_utf8(program(&["complete", "--", ""]).stdout).unwrap();
+    let offers = |command: &str| offered.lines().any(|line| line.starts_with(&format!("{command}\t")));
+    assert!(offers("why") && !offers("run"), "{offered}");
 }
 
 #[test]

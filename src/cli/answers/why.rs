@@ -14,6 +14,7 @@ use super::answer::{Answer, AnswerError, Common};
 use super::pod::{PodName, Subject};
 use super::view::{ResourceView, Supply, state};
 use crate::cli::diff::order::NodeName;
+use crate::cli::inventory::placement::HOSTNAME;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::Use;
 use crate::cli::inventory::{Inventory, leader, why};
@@ -108,7 +109,13 @@ fn explain(subject: &Subject, leads: Option<bool>) -> Why {
     };
     let is_absent = |name: &&str| inventory.nodes.is_some() && !inventory.is_part && inventory.node(name).is_none();
     let named = placement.named_nodes();
-    let absent: Vec<_> = named.iter().copied().filter(is_absent).map(str::to_owned).collect();
+    // The label differs from the name in some clouds.
+    let is_hostname = |name: &str| {
+        let mut nodes = inventory.nodes.iter().flatten();
+        nodes.any(|(_, entry)| entry.node.labels.get(HOSTNAME) == Some(name))
+    };
+    let absent = named.iter().copied().filter(|name| is_absent(name) && !is_hostname(name));
+    let absent: Vec<_> = absent.map(str::to_owned).collect();
     let is_silent = is_waiting && !placement.is_considered;
     let circumstances = Circumstances {
         pod,

@@ -14,7 +14,8 @@ use crate::model::node::Node;
 const UNSCHEDULABLE: Taint<'_> = Taint { key: "node.kubernetes.io/unschedulable", value: "", effect: "NoSchedule" };
 /// The only field that a selector of nodes can name.
 const NAME: &str = "metadata.name";
-const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The label by which pods name nodes.
+pub(in crate::cli) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
@@ -255,6 +256,7 @@ mod tests {
             ("Gt", "size", &["7"], true),
             ("Gt", "size", &["8"], false),
             ("Lt", "size", &["9"], true),
+            ("Lt", "size", &["8"], false),
             ("Lt", "zone", &["9"], false),
             ("Lt", "other", &["9"], false),
             ("Odd", "zone", &["a"], false),

@@ -50,3 +50,42 @@ fn failed_nodes_are_reported_beside_a_failed_output() {
 }
 
 mod worlds;
+
+/// Returns the arguments after `prune`.
+fn args(words: &[&str]) -> Args {
+    use clap::Parser as _;
+    let words = [&["node-resource-advertiser", "prune"], words].concat();
+    let crate::cli::Command::Prune(args) = crate::cli::Cli::try_parse_from(words).unwrap().command else { panic!() };
+    args
+}
+
+#[test]
+fn prune_withdraws_only_what_its_flags_name() {
+    for (flags, recorded, zeros, repairs) in [
+        (&["--zeros"][..], Recorded::None, true, false),
+        (&["--repair-ledger"], Recorded::None, false, true),
+        (&["--zeros", "--repair-ledger"], Recorded::None, true, true),
+        (&["--all"], Recorded::All, false, false),
+        (&["--rule", "r", "--zeros"], Recorded::OfRules(["r".to_owned()].into()), true, false),
+    ] {
+        let Scope { nodes, withdrawal, repair_ledgers } = args(flags).scope();
+        assert_eq!((withdrawal.recorded, withdrawal.zeros, repair_ledgers), (recorded, zeros, repairs), "{flags:?}");
+        assert!(nodes.is_empty(), "{flags:?}");
+    }
+}
+
+#[test]
+fn only_zeros_are_pruned_beside_an_active_controller() {
+    for (flags, expected) in [
+        (&["--zeros"][..], IfControllerActive::Ignore),
+        (&["--zeros", "--repair-ledger"], IfControllerActive::Refuse),
+        (&["--repair-ledger"], IfControllerActive::Refuse),
+        (&["--zeros", "--rule", "r"], IfControllerActive::Refuse),
+        (&["--all"], IfControllerActive::Refuse),
+        (&["--all", "--take-over"], IfControllerActive::TakeOver),
+        (&["--all", "--take-over", "--dry-run"], IfControllerActive::Ignore),
+        (&["--all", "--force"], IfControllerActive::Ignore),
+    ] {
+        assert_eq!(args(flags).if_active(), expected, "{flags:?}");
+    }
+}

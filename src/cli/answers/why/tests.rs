@@ -211,6 +211,23 @@ fn pod_is_judged_by_the_nodes_that_it_may_use() {
     }
 }
 
+/// The label is `ip-10-0-0-1` where the name is `ip-10-0-0-1.ec2.internal`.
+#[test]
+fn node_that_a_pod_names_by_its_hostname_exists() {
+    let mut closed = node("node-1.internal", &json!({"kubernetes.io/hostname": "node-1"}), "4");
+    closed["spec"] = json!({"unschedulable": true});
+    for (hostname, conclusion) in [
+        ("node-1", "The pod may use no node: on 1 node, cordoned"),
+        ("node-2", "The pod may only use node-2, which does not exist"),
+    ] {
+        let asks = asking("3", "", json!({"nodeSelector": {"kubernetes.io/hostname": hostname}}));
+        let nodes = std::slice::from_ref(&closed);
+        let (verdict, remarks) = explained(&mut inventory(nodes, std::slice::from_ref(&asks), vec![]), &asks);
+        assert_eq!(verdict, Verdict::Excluded, "{remarks}");
+        assert!(remarks.contains(conclusion), "{remarks}");
+    }
+}
+
 #[test]
 fn conclusion_says_whether_waiting_helps() {
     let none = json!({});
