@@ -43,6 +43,12 @@ fn declared_value_that_a_node_lacks_is_found() {
         });
         assert_eq!(found, [], "a controller leads, and reports or writes it");
     }
+    let unled = found(&|cluster| {
+        cluster.leases = Ok(vec![]);
+        let explained = conditions("Progressing");
+        cluster.rules = Ok(Some(Rules::new(vec![explained])));
+    });
+    assert!(matches!(&unled[..], [(Error, _)]), "no status explains it where no controller leads: {unled:?}");
     let recorded = found(&|cluster| cluster.nodes = Ok(vec![node("node-1", &json!({}), Some(LISTED), "k3s")]));
     assert_eq!(recorded, [], "the check of annotations finds it");
 }
