@@ -253,6 +253,17 @@ impl Rules {
         let valid = all.iter().filter_map(|entry| entry.rule.as_ref().ok());
         Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all, deleting: BTreeMap::new() }
     }
+
+    /// Returns the rules that decide on a node: for each resource, the first that selects the node.
+    pub(super) fn deciding(&self, node: &Node) -> Vec<&Arc<Rule>> {
+        let mut deciding: Vec<&Arc<Rule>> = Vec::new();
+        for rule in self.set.selecting(node) {
+            if deciding.iter().all(|other| other.resource != rule.resource) {
+                deciding.push(rule);
+            }
+        }
+        deciding
+    }
 }
 
 impl NodeEntry {

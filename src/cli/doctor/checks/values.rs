@@ -18,14 +18,9 @@ pub(super) fn missing(snapshot: &Snapshot) -> Outcome {
     for node in nodes {
         // Nothing on such a node changes, which `ledger` finds.
         let Ok(ledger) = &node.ledger else { continue };
-        let mut decided = Vec::new();
-        for rule in rules.set.selecting(&node.node) {
+        for rule in rules.deciding(&node.node) {
             let resource = rule.resource.as_str();
-            // The first rule of a resource decides. A paused one adds nothing.
-            if decided.contains(&resource) {
-                continue;
-            }
-            decided.push(resource);
+            // A paused rule adds nothing.
             let is_declared = !rule.paused && rule.quantity.known_on(&node.node).is_some();
             if is_declared && !has(node, resource) && ledger.get(resource).is_none() {
                 missing.entry((&rule.name, resource)).or_default().push(node.object());

@@ -21,16 +21,9 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let rules = snapshot.installed()?;
     let mut foreign = BTreeMap::<(&str, &str, bool), (&FieldManager, Vec<Foreign<'_>>)>::new();
     for node in known(&snapshot.nodes)? {
-        let mut decided = Vec::new();
-        for rule in rules.set.selecting(&node.node) {
-            let resource = rule.resource.as_str();
-            // The first rule of a resource decides.
-            if decided.contains(&resource) {
-                continue;
-            }
-            decided.push(resource);
+        for rule in rules.deciding(&node.node) {
             if let Some((manager, found)) = find(node, rule) {
-                let key = (resource, &**manager.name(), found.instead.is_some());
+                let key = (rule.resource.as_str(), &**manager.name(), found.instead.is_some());
                 foreign.entry(key).or_insert_with(|| (manager, Vec::new())).1.push(found);
             }
         }
