@@ -148,9 +148,10 @@ impl State {
         }
     }
 
-    /// The least that a client may think is requested on a node, if it watches pods.
-    fn usage(&self, client: &str, node: &str, sent: Instant) -> Option<Usage> {
-        if !self.watching.contains(client) {
+    /// What a client may think is requested on a node, if it watches pods: of each resource the least, or the most, of
+    /// what its watch may have reached.
+    fn usage(&self, write: &Write<'_>, node: &str, sent: Instant, extreme: fn(i128, i128) -> i128) -> Option<Usage> {
+        if !self.watching.contains(write.client) {
             return None;
         }
         let usages = self.usages.get(node).map(Vec::as_slice).unwrap_or_default();
@@ -159,7 +160,7 @@ impl State {
         // Before the first of them, none.
         let before = old.last().map(|(_, usage)| usage.clone()).unwrap_or_default();
         let recent = recent.into_iter().map(|(_, usage)| usage.clone());
-        Some(recent.fold(before, |one, other| one.merged(&other, i128::min)))
+        Some(recent.fold(before, |one, other| one.merged(&other, extreme)))
     }
 
     fn check(&self, write: &Write<'_>) -> Result<(), String> {
@@ -192,8 +193,8 @@ impl State {
             was_seen: false,
             history: &history,
             keeps_condition: self.keeps_condition,
-            pods: self.usage(write.client, node, sent).as_ref(),
-            most_pods: None,
+            pods: self.usage(write, node, sent, i128::min).as_ref(),
+            most_pods: self.usage(write, node, sent, i128::max).as_ref(),
         }
         .check()
     }

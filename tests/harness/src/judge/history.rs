@@ -140,7 +140,9 @@ impl History {
     pub(super) fn begin(&mut self, era: &Era) {
         self.era += 1;
         for node in &era.nodes {
-            let writer = Writer { client: "somebody".to_owned(), is_program: false, begin: era.since, end: era.since };
+            // The log may have the request that wrote it, which then counts.
+            let (begin, end) = (Timestamp::MAX, Timestamp::MAX);
+            let writer = Writer { client: "somebody".to_owned(), is_program: false, begin, end };
             self.add_version(node, writer);
         }
         if let Some(rules) = &era.rules {
@@ -170,12 +172,20 @@ impl History {
             }
         }
         // Requests that change nothing have the version of an earlier one.
-        self.versions.sort_by_key(|version| (version.at, !version.writer.is_program));
-        self.versions.dedup_by_key(|version| version.at);
+        self.versions.sort_by_key(|version| (version.at, version.writer.end));
+        self.versions.dedup_by(|other, first| {
+            let is_same = other.at == first.at;
+            if is_same && first.writer.is_program && other.writer.begin < first.writer.end {
+                // Either may have written it. It counts in the program's favor.
+                std::mem::swap(&mut first.writer, &mut other.writer);
+            }
+            is_same
+        });
     }
 
+    /// A deletion that waits for finalizers writes the node, too.
     fn node_written(&mut self, entry: &Entry) {
-        if entry.response()["kind"] == "Node" && entry.text("/verb") != "delete" {
+        if entry.response()["kind"] == "Node" {
             // Tests write other things with the program's client.
             let is_program = entry.is_program() && entry.text("/requestURI").contains(FIELD_MANAGER);
             let client = entry.client();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::{Knowledge, Version};
@@ -16,7 +17,9 @@ pub(super) fn describe(violation: &str, before: &Version, after: &Version, knowl
         let number = version.node["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         let by = if writer.is_program { "the program as " } else { "" };
         // Writing to a String cannot fail.
-        let _ = writeln!(story, "  {when}: version {number}, written by {by}{} at {}", writer.client, writer.end);
+        let _ = write!(story, "  {when}: version {number}, written by {by}{}", writer.client);
+        let is_known = writer.end != Timestamp::MAX;
+        let _ = if is_known { writeln!(story, " at {}", writer.end) } else { writeln!(story) };
         for map in ["capacity", "allocatable"] {
             let _ = writeln!(story, "    {map} {}", extended(&version.node["status"][map]));
         }

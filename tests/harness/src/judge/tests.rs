@@ -222,6 +222,50 @@ fn patch_after_a_kill_is_judged_if_the_version_before_is_known() {
     assert_eq!(violations(vec![node(5, None, None)]), 1);
 }
 
+/// The program's patch and another client's write have the same version: one of them changed nothing.
+#[test]
+fn version_of_two_requests_is_of_the_one_that_can_have_written_it() {
+    let violations = |is_swapped: bool, spans: [&str; 2]| {
+        let mut log = Log::led();
+        let mut labeled = node(2, None, None);
+        labeled["metadata"]["labels"] = json!({"some": "label"});
+        log.patch("kube-controller-manager", &labeled);
+        log.patch("controller-1", &labeled);
+        let last = log.0.len() - 1;
+        // Both in the same second.
+        let second = |at: usize| format!("00:00:{at:02}.");
+        for (line, tenths) in [last - 1, last].into_iter().zip(spans) {
+            let (received, answered) = tenths.split_at(1);
+            log.0[line] = log.0[line]
+                .replace(&format!("{}100000", second(line)), &format!("{}{received}00000", second(last)))
+                .replace(&format!("{}200000", second(line)), &format!("{}{answered}00000", second(last)));
+        }
+        if is_swapped {
+            log.0.swap(last - 1, last);
+        }
+        log.violations().len()
+    };
+    for is_swapped in [false, true] {
+        // The other's has ended before, overlaps, or follows.
+        assert_eq!(violations(is_swapped, ["12", "34"]), 0);
+        assert_eq!(violations(is_swapped, ["13", "24"]), 0);
+        assert_eq!(violations(is_swapped, ["24", "13"]), 0);
+        assert_eq!(violations(is_swapped, ["34", "12"]), 1);
+    }
+}
+
+#[test]
+fn deletion_that_waits_for_finalizers_is_a_version() {
+    let mut log = Log::led();
+    let mut deleted = node(2, None, None);
+    deleted["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:05Z");
+    log.add(&Sent { by: "admin", verb: "delete", uri: "/api/v1/nodes/node-1" }, &deleted);
+    let mut patched = node(3, Some("4"), Some("4"));
+    patched["metadata"]["deletionTimestamp"] = deleted["metadata"]["deletionTimestamp"].clone();
+    log.patch("controller-1", &patched);
+    assert_eq!(log.violations(), [""; 0]);
+}
+
 #[test]
 fn excuse_accepts_one_violation_and_has_to_be_needed() {
     let dir = std::env::temp_dir().join(format!("judge-{}", std::process::id()));
