@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aho_corasick::AhoCorasick;
 use kube::Resource as _;
 
 use super::document::{Document, Limits, ReadError};
@@ -244,22 +245,21 @@ impl Reader<'_> {
 
     fn file(&mut self, name: &str, named: bool, file: io::Result<impl Read>) {
         self.files.names.push(name.to_owned());
+        let mut file = match file {
+            Ok(file) => file,
+            Err(error) => return self.unreadable(name, cannot("read", &error)),
+        };
         let most = self.limits.file.min(self.left);
         let mut bytes = Vec::new();
         // One byte beyond the limit shows that the file is longer.
-        match file.and_then(|file| file.take(most + 1).read_to_end(&mut bytes)) {
+        match file.by_ref().take(most + 1).read_to_end(&mut bytes) {
             Ok(read) if read as u64 <= most => self.left -= read as u64,
             Ok(_) if most < self.limits.file => {
                 let total = self.limits.total >> 20;
                 return self
                     .unreadable(name, format!("the files have more than {total} MiB together: read them in parts"));
             }
-            Ok(_) if !named && !may_hold_objects(&lossy(&bytes)) => return self.skip(name),
-            Ok(_) => {
-                let most = self.limits.file >> 20;
-                return self
-                    .unreadable(name, format!("the file is larger than {most} MiB, the most that is read: split it"));
-            }
+            Ok(_) => return self.too_large(name, named, &bytes, file),
             Err(error) => return self.unreadable(name, cannot("read", &error)),
         }
         match String::from_utf8(bytes) {
@@ -272,6 +272,16 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    fn too_large(&mut self, name: &str, named: bool, head: &[u8], rest: impl Read) {
+        let may_hold_rules = named || stream_mentions_rules(head.chain(rest));
+        if !may_hold_rules && !may_hold_objects(&lossy(head)) {
+            return self.skip(name);
+        }
+        let most = self.limits.file >> 20;
+        let reason = format!("the file is larger than {most} MiB, the most that is read: split it");
+        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason, may_hold_rules }));
     }
 
     fn text(&mut self, name: &str, text: String, named: bool) {
@@ -340,6 +350,16 @@ fn may_hold_objects(text: &str) -> bool {
 /// Returns whether a text names the kind or the group of rules.
 fn mentions_rules(text: &str) -> bool {
     text.contains(&*NodeExtendedResource::group(&())) || text.contains(&*NodeExtendedResource::kind(&()))
+}
+
+/// Does the same with a text of any length and encoding, and returns true if it cannot be read to its end.
+fn stream_mentions_rules(text: impl Read) -> bool {
+    let names = [NodeExtendedResource::group(&()), NodeExtendedResource::kind(&())];
+    // UTF-16 and UTF-32 have zeros between letters.
+    let zeros = [0, 1, 3].map(|zeros| "\0".repeat(zeros));
+    let letters = |name: &str| name.chars().map(String::from).collect::<Vec<_>>();
+    let patterns = names.iter().flat_map(|name| zeros.iter().map(|zeros| letters(name).join(zeros)));
+    AhoCorasick::new(patterns).map_or(true, |search| search.stream_find_iter(text).next().is_some())
 }
 
 /// Returns the letters of a text of any encoding: in UTF-16 and UTF-32, they have zeros between them.

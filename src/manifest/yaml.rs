@@ -290,6 +290,7 @@ impl<'t> Reader<'t> {
                 &event,
                 Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<"
             );
+            self.check_key(&event, start, range)?;
             let key = self.node(event, range, depth + 1)?;
             let (event, value_range) = self.inside(start)?;
             let value = self.node(event, value_range, depth + 1)?;
@@ -310,6 +311,28 @@ impl<'t> Reader<'t> {
             }
             fields.insert(name, value.value, value.locations.with_key(self.span(range)));
         }
+    }
+
+    /// Rejects keys between braces that kubectl rejects, or reads as others: `{a:, b: 1}` has the key `a:` there.
+    fn check_key(&self, key: &Event<'t>, map: Range, range: Range) -> Result<(), ParseError> {
+        let part = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
+        let [map, key_range] = [map, range].map(|range| range.byte_range().unwrap_or_default());
+        if !part(map.start, self.text.len()).starts_with('{') {
+            return Ok(());
+        }
+        let is_explicit = part(map.start, key_range.start).trim_end().ends_with('?');
+        let rest = part(key_range.end, self.text.len());
+        let until_colon = self.text.len() - rest.trim_start().len();
+        let has_colon = rest.trim_start().starts_with(':');
+        if has_colon && part(key_range.start, until_colon).contains('\n') && !is_explicit {
+            return Err(self.parse_error(range, "not YAML: a key and its colon have to be in one line"));
+        }
+        let is_glued = rest.strip_prefix(':').is_some_and(|rest| rest.starts_with([',', '[', ']', '{', '}']));
+        if is_glued && matches!(key, Event::Scalar(_, ScalarStyle::Plain, ..)) {
+            return Err(self
+                .parse_error(range, "the colon after this key needs a space: kubectl takes it for a part of the key"));
+        }
+        Ok(())
     }
 
     fn whole(&self, start: Range, end: Range) -> Span {

@@ -112,3 +112,25 @@ fn plan_of_different_nodes_fits_into_a_job_summary() {
     let end = "\nPlan: 5,000 to add, 0 to change, 0 to remove; 5,000 conflicts; 0 unchanged.\n";
     assert!(table.ends_with(end) && code == 1, "{table}");
 }
+
+/// A dump that somebody committed is not read, but it may hold rules, which the plan must not miss.
+#[test]
+fn plan_beside_a_file_that_is_too_large_stops_if_that_names_rules() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plan-large");
+    fs::create_dir_all(folder.join("repo")).unwrap();
+    let others = golden::folder("plan").join("others");
+    fs::copy(others.join("repo/rule.yaml"), folder.join("repo/rule.yaml")).unwrap();
+    let comment = "# ........\n".repeat(2 << 20);
+    let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<_>>();
+    for (end, code) in [(b"kind: ConfigMap\n".to_vec(), 1), (utf16("kind: NodeExtendedResource\n"), 2)] {
+        let large = [b"apiVersion: v1\n", comment.as_bytes(), end.as_slice()].concat();
+        fs::write(folder.join("repo/large.yaml"), large).unwrap();
+        let (repo, nodes) = (folder.join("repo"), others.join("node.json"));
+        let output = program(&["plan", "-f", repo.to_str().unwrap(), "--nodes", nodes.to_str().unwrap()]);
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8(printed).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        let says = ["note: 1 unreadable file without rules skipped: ", "larger than 16 MiB, the most that is read"];
+        assert!(printed.contains(says[usize::from(code == 2)]), "{printed}");
+    }
+}

@@ -10,6 +10,7 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use flate2::read::MultiGzDecoder;
 use serde::Deserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -24,6 +25,8 @@ use crate::model::pod::{NodeRequests, Pod};
 const SNIFF_BYTES: u64 = 4096;
 /// How a file begins that gzip has compressed.
 const GZIP: &[u8] = &[0x1f, 0x8b];
+/// The most that is read of what is compressed, in bytes: a few kilobytes can become terabytes.
+const MAX_DECOMPRESSED: u64 = 4 << 30;
 /// The size of the read buffer.
 const BUFFER: usize = 64 * 1024;
 
@@ -105,14 +108,39 @@ pub fn read<T: Trimmed>(path: &Path, take: &mut dyn FnMut(T) -> Result<(), Strin
 }
 
 fn read_from<T: Trimmed>(name: &str, mut source: impl Read, take: Take<'_, T>) -> Result<(), FileError> {
+    let head = sniff(name, &mut source)?;
+    match head.starts_with(GZIP) {
+        true => read_compressed(name, Cursor::new(head).chain(source), MAX_DECOMPRESSED, take),
+        false => read_text(name, head, source, take),
+    }
+}
+
+fn read_compressed<T: Trimmed>(name: &str, source: impl Read, most: u64, take: Take<'_, T>) -> Result<(), FileError> {
+    // One byte beyond the limit shows that the text is longer.
+    let mut text = MultiGzDecoder::new(source).take(most + 1);
+    let head = sniff(name, &mut text)?;
+    let read = read_text(name, head, &mut text, take);
+    match text.limit() {
+        0 => Err(content(name.to_owned(), format!("more than {} MiB when decompressed", most >> 20))),
+        _ => read,
+    }
+}
+
+/// Returns how a file begins.
+fn sniff(name: &str, source: &mut impl Read) -> Result<Vec<u8>, FileError> {
+    let mut head = Vec::new();
+    let failed = |source| FileError::Read { name: name.to_owned(), source };
+    source.take(SNIFF_BYTES).read_to_end(&mut head).map_err(failed)?;
+    Ok(head)
+}
+
+/// Reads what begins with `head`.
+fn read_text<T: Trimmed>(name: &str, mut head: Vec<u8>, source: impl Read, take: Take<'_, T>) -> Result<(), FileError> {
     let mut count = 0;
     let mut take = |object: T| {
         count += 1;
         take(object)
     };
-    let failed = |source| FileError::Read { name: name.to_owned(), source };
-    let mut head = Vec::new();
-    source.by_ref().take(SNIFF_BYTES).read_to_end(&mut head).map_err(failed)?;
     if let Some(encoding) = wide_encoding(&head) {
         let reason = format!(
             "the file is {encoding}: save it as UTF-8 \
@@ -120,10 +148,6 @@ fn read_from<T: Trimmed>(name: &str, mut source: impl Read, take: Take<'_, T>) -
             T::COMMAND
         );
         return Err(content(name.to_owned(), reason));
-    }
-    if head.starts_with(GZIP) {
-        let reason = "the file is compressed: give what gunzip -c prints, for example with - for standard input";
-        return Err(content(name.to_owned(), reason.to_owned()));
     }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
     let mut other = None;
@@ -134,7 +158,8 @@ fn read_from<T: Trimmed>(name: &str, mut source: impl Read, take: Take<'_, T>) -
         let limits = Limits::default();
         // One byte beyond the limit shows that the file is longer.
         let left = (limits.file + 1).saturating_sub(head.len() as u64);
-        source.take(left).read_to_end(&mut head).map_err(failed)?;
+        let read = source.take(left).read_to_end(&mut head);
+        read.map_err(|source| FileError::Read { name: name.to_owned(), source })?;
         yaml(name, head, &limits, &mut take)?;
     }
     if count == 0 {

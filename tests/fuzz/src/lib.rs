@@ -21,6 +21,7 @@ mod planner;
 mod protobuf;
 mod quantity;
 mod responses;
+mod yaml;
 
 use simulator::seeds::{self, Budget};
 
@@ -46,7 +47,8 @@ pub const ALONE: [Target; 6] = [
 ];
 
 /// The targets that compare with Kubernetes' own parsers (`tests/controlplane/oracle`).
-pub const WITH_ORACLE: [Target; 2] = [
+pub const WITH_ORACLE: [Target; 3] = [
+    Target { name: "manifest-oracle", check: yaml::compare, is_text: true },
     Target { name: "names-oracle", check: names::check, is_text: true },
     Target { name: "quantity-oracle", check: quantity::compare, is_text: true },
 ];

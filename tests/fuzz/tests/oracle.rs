@@ -1,6 +1,11 @@
 //! The targets that compare with Kubernetes' own parsers.
 
 #[test]
+fn manifests_are_read_as_kubectl_reads_them() {
+    fuzz::check_inputs("manifest-oracle", 5_000);
+}
+
+#[test]
 fn names_match_kubernetes_parsers() {
     fuzz::check_inputs("names-oracle", 20_000);
 }

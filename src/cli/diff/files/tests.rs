@@ -1,5 +1,8 @@
 use std::io::repeat;
 
+use flate2::Compression;
+use flate2::read::GzEncoder;
+
 use super::*;
 
 /// The names of the nodes in a text, or what is wrong with it.
@@ -49,8 +52,46 @@ fn node_files_of_other_shapes_are_read() {
     for text in [kindless, &format!("[{kindless}]"), &format!(" [{NODE}]"), dump, numbers, yaml] {
         assert_eq!(names(text), Ok(vec!["c".to_owned()]), "{text}");
     }
-    let error = names(b"\x1f\x8b\x08\0").unwrap_err();
-    assert!(error.contains("gunzip"), "{error}");
+}
+
+fn gzip(text: impl Read) -> Vec<u8> {
+    let mut compressed = Vec::new();
+    GzEncoder::new(text, Compression::fast()).read_to_end(&mut compressed).unwrap();
+    compressed
+}
+
+#[test]
+fn compressed_node_files_are_read() {
+    let yaml = "kind: Node\napiVersion: v1\nmetadata: {name: c}\n";
+    for text in [NODE, yaml] {
+        assert_eq!(names(gzip(text.as_bytes())), Ok(vec!["c".to_owned()]));
+    }
+    // As `cat a.gz b.gz` puts them together.
+    let joined = [gzip(NODE.as_bytes()), gzip(NODE.as_bytes())].concat();
+    assert_eq!(names(joined), Ok(vec!["c".to_owned(); 2]));
+    // Cut off, or changed on its way.
+    let list = format!("{{\"items\": [{}]}}", [NODE; 1000].join(","));
+    let whole = gzip(list.as_bytes());
+    assert_eq!(names(&whole).unwrap().len(), 1000);
+    for length in 2..whole.len() {
+        assert!(names(&whole[..length]).unwrap_err().starts_with("cannot read f: "), "{length}");
+    }
+    let mut changed = whole;
+    *changed.last_mut().unwrap() ^= 1;
+    assert!(names(changed).is_err());
+}
+
+/// A few kilobytes can become terabytes.
+#[test]
+fn compressed_file_of_any_size_ends() {
+    let read = |length| {
+        let mut ignore = |_: ApiNode| Ok(());
+        let bomb = gzip(NODE.as_bytes().chain(repeat(b' ')).take(length));
+        read_compressed("f", bomb.as_slice(), 1 << 20, &mut ignore).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(1 << 20), Ok(()));
+    assert_eq!(read((1 << 20) + 1), Err("f: more than 1 MiB when decompressed".to_owned()));
+    assert_eq!(read(20 << 20), Err("f: more than 1 MiB when decompressed".to_owned()));
 }
 
 #[test]

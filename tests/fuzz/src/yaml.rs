@@ -1,0 +1,58 @@
+//! Documents, compared with how kubectl reads them.
+
+use std::cell::RefCell;
+
+use harness::oracle::Oracle;
+use node_resource_advertiser::manifest::{self, Limits};
+use serde_json::Value;
+
+thread_local! {
+    static ORACLE: RefCell<Oracle> = RefCell::new(Oracle::start("yaml"));
+}
+
+/// Errors where kubectl reads an object: it takes the last of equal keys, follows more aliases, and reads `{a:, b: c}` with
+/// a key `a:`.
+const INTENDED: [&str; 3] = ["is given twice", "more than 500000 values", "the colon after this key needs a space"];
+
+/// An object means the same to kubectl, and what kubectl cannot read is an error.
+pub fn compare(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    if let Some(difference) = difference(text) {
+        panic!("{difference}");
+    }
+}
+
+/// Whether kubectl does more with a text than to read it as one YAML document: it separates documents first, and reads JSON
+/// otherwise, value by value. go-yaml rejects some texts between braces that this program reads: with rare line breaks,
+/// with a question mark inside a word sequence, or a colon before a word.
+fn is_read_otherwise(text: &str) -> bool {
+    let is_marker = |line: &str| line.starts_with("---") || line.starts_with("...");
+    text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
+        || text.contains("? ")
+        || text.contains(" :")
+        || text.split(['\n', '\r']).any(is_marker)
+        || text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with(['{', '['])
+}
+
+/// Returns how the two differ.
+fn difference(text: &str) -> Option<String> {
+    if is_read_otherwise(text) {
+        return None;
+    }
+    let theirs = ORACLE.with_borrow_mut(|oracle| oracle.ask(text));
+    let is_object = |value: &Value| {
+        let has = |field: &str| value[field].as_str().is_some_and(|text| !text.is_empty());
+        has("apiVersion") && has("kind")
+    };
+    let theirs = theirs.get("json").filter(|value| is_object(value));
+    let mut ours = Vec::new();
+    manifest::read_text("a.yaml", text.to_owned(), &Limits::default(), &mut |read| ours.push(read));
+    match (ours.as_slice(), theirs) {
+        ([Ok(document)], Some(theirs)) if document.value == *theirs => None,
+        // A list is read as its items.
+        (_, Some(theirs)) if theirs["items"].is_array() => None,
+        ([Err(error), ..], Some(_)) if INTENDED.iter().any(|reason| error.reason.contains(reason)) => None,
+        ([Err(_), ..] | [], None) => None,
+        (ours, theirs) => Some(format!("kubectl: {theirs:?}\n ours: {ours:?}")),
+    }
+}
