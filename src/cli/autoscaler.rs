@@ -12,7 +12,7 @@ mod declared;
 mod error;
 mod forms;
 mod group;
-mod label_keys;
+pub(super) mod label_keys;
 pub(super) mod overlay;
 pub(super) mod overlays;
 mod render;
@@ -34,6 +34,7 @@ use check::{groups, sources};
 use error::AutoscalerError;
 use forms::Form;
 use group::{Group, NodeLabels};
+use label_keys::TemplateLabels;
 use overlays::Overlays;
 use render::Format;
 use tags::Tags;
@@ -131,14 +132,13 @@ pub(super) async fn run(args: Args) -> ExitCode {
 /// Prints what was asked for, and returns whether everything is expressed and as declared.
 async fn answer(args: &Args) -> Result<bool, AutoscalerError> {
     args.check_combination()?;
-    let rules = rule_files::read(&Inputs {
-        paths: args.rules.clone(),
-        recursive: args.recursive,
-        exclude: Exclude::from(args.exclude.clone()),
-    })?;
+    let inputs =
+        Inputs { paths: args.rules.clone(), recursive: args.recursive, exclude: Exclude::from(args.exclude.clone()) };
+    let mut templates = TemplateLabels::default();
+    let rules = rule_files::read_beside(&inputs, &mut |document| templates.add(&document.value))?;
     let rules = RuleSet::new(rules.into_iter().map(Arc::new), []);
     match args.target.form() {
-        None => args.of_karpenter(&rules).await,
+        None => args.of_karpenter(&rules, &templates).await,
         Some(form) => args.of_group(form, &rules).await,
     }
 }
@@ -181,8 +181,8 @@ impl Args {
         Err(AutoscalerError::Arguments(problem.to_owned()))
     }
 
-    async fn of_karpenter(&self, rules: &RuleSet) -> Result<bool, AutoscalerError> {
-        let Overlays { overlays, unexpressed, notes } = Overlays::new(rules);
+    async fn of_karpenter(&self, rules: &RuleSet, templates: &TemplateLabels) -> Result<bool, AutoscalerError> {
+        let Overlays { overlays, unexpressed, notes } = Overlays::new(rules, templates);
         let unexpressed: Vec<_> = unexpressed.into_values().collect();
         let found = match &self.check {
             Some(path) => sources::overlays(path)?,

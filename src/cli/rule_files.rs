@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::message::print_notes;
 use super::output::has_colour;
-use crate::manifest::{self, Inputs, Limits};
+use crate::manifest::{self, Document, Inputs, Limits};
 use crate::planner::rules::Rule;
 use crate::validate::{Format, Severity, Validator};
 
@@ -12,6 +12,14 @@ use crate::validate::{Format, Severity, Validator};
 /// # Errors
 /// If something that may hold rules cannot be read, a rule has an error, or there is none.
 pub(super) fn read(inputs: &Inputs) -> Result<Vec<Rule>, Error> {
+    read_beside(inputs, &mut |_| {})
+}
+
+/// Does the same, and passes each document.
+///
+/// # Errors
+/// As in [`read`].
+pub(super) fn read_beside(inputs: &Inputs, see: &mut dyn FnMut(&Document)) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
     let mut unreadable = Vec::<String>::new();
     let mut files = manifest::read(inputs, &Limits::default(), &mut |document| match document {
@@ -21,7 +29,10 @@ pub(super) fn read(inputs: &Inputs) -> Result<Vec<Rule>, Error> {
                 unreadable.push(file.to_owned());
             }
         }
-        document => validator.take(document),
+        document => {
+            document.iter().for_each(&mut *see);
+            validator.take(document);
+        }
     });
     files.unreadable = unreadable;
     let (rules, report) = validator.into_rules(files);

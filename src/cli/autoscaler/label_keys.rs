@@ -4,6 +4,10 @@
 //! and the labels in the NodePool's template (`getOverlaidOfferings` in `pkg/controllers/nodeoverlay`). It rejects keys
 //! of Kubernetes and of its own that are not well-known (`IsRestrictedLabel` in `pkg/apis/v1`).
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
 use crate::model::label::is_domain_below;
 
 /// What Karpenter knows of a label.
@@ -69,6 +73,26 @@ impl LabelKey {
         } else {
             Self::OfTemplates
         }
+    }
+}
+
+/// The labels that the templates of NodePools set.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct TemplateLabels(BTreeSet<String>);
+
+impl TemplateLabels {
+    /// Adds those of an object, if it is a NodePool.
+    pub(super) fn add(&mut self, object: &Value) {
+        let group = object["apiVersion"].as_str().and_then(|version| version.split('/').next());
+        if group == Some("karpenter.sh") && object["kind"] == "NodePool" {
+            let labels = object.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
+            self.0.extend(labels.into_iter().flatten().map(|(key, _)| key.clone()));
+        }
+    }
+
+    /// Returns whether Karpenter would know a label from them alone, and does not.
+    pub(super) fn lack(&self, key: &str) -> bool {
+        LabelKey::of(key) == LabelKey::OfTemplates && !self.0.contains(key)
     }
 }
 

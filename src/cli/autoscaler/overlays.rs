@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::declared;
-use super::label_keys::LabelKey;
+use super::label_keys::{LabelKey, TemplateLabels};
 use super::overlay::{MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
 use crate::model::count::{NAMED, few};
 use crate::model::label::excerpt;
@@ -27,8 +27,8 @@ pub(in crate::cli) struct Overlays {
 
 impl Overlays {
     /// Returns the overlays of these rules. Where several overlays with the same resource apply to a node, the heaviest
-    /// is that of the rule that the planner prefers.
-    pub(in crate::cli) fn new(rules: &RuleSet) -> Self {
+    /// is that of the rule that the planner prefers. Of labels that `templates` lack, there is a note.
+    pub(in crate::cli) fn new(rules: &RuleSet, templates: &TemplateLabels) -> Self {
         let mut by_resource = BTreeMap::<_, Vec<&Arc<Rule>>>::new();
         for rule in rules.by_precedence() {
             by_resource.entry(rule.resource.as_str()).or_default().push(rule);
@@ -42,7 +42,7 @@ impl Overlays {
                     Ok(overlay) => {
                         expressed.overlays.push(overlay);
                         expressed.note_offerings(rule);
-                        for key in keys(rule).filter(|key| LabelKey::of(key) == LabelKey::OfTemplates) {
+                        for key in keys(rule).filter(|key| templates.lack(key)) {
                             of_templates.entry(key).or_default().insert(&rule.name);
                         }
                     }

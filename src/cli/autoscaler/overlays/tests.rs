@@ -16,7 +16,7 @@ fn rule(name: &str, spec: Value) -> Arc<Rule> {
 }
 
 fn overlays(rules: impl IntoIterator<Item = (&'static str, Value)>) -> Overlays {
-    Overlays::new(&RuleSet::new(rules.into_iter().map(|(name, spec)| rule(name, spec)), []))
+    Overlays::new(&RuleSet::new(rules.into_iter().map(|(name, spec)| rule(name, spec)), []), &TemplateLabels::default())
 }
 
 fn labels(selector: Value) -> Value {
@@ -67,6 +67,22 @@ fn rule_becomes_an_overlay_with_its_requirements() {
     let keys = ["example.com/disk", "example.com/old", "example.com/pool", "example.com/tier"];
     let noted: Vec<_> = expressed.notes.iter().map(|note| keys.iter().position(|key| note.contains(key))).collect();
     assert_eq!(noted, [Some(0), Some(1), Some(2), Some(3)], "{:?}", expressed.notes);
+}
+
+#[test]
+fn label_that_a_template_sets_needs_no_note() {
+    let mut templates = TemplateLabels::default();
+    let labels = json!({"metadata": {"labels": {"example.com/pool": "big"}}});
+    let select = json!({"nodeSelector": {"matchLabels": {"example.com/pool": "big"}}});
+    let rules = || RuleSet::new([rule("one", select.clone())], []);
+    let notes = |templates: &TemplateLabels| Overlays::new(&rules(), templates).notes.len();
+    for (version, kind) in [("karpenter.sh/v1", "NodeClaim"), ("other.sh/v1", "NodePool"), ("", "")] {
+        templates.add(&json!({"apiVersion": version, "kind": kind, "spec": {"template": labels}}));
+        assert_eq!(notes(&templates), 1);
+    }
+    templates.add(&json!({"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool", "spec": null}));
+    templates.add(&json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": {"template": labels}}));
+    assert_eq!(notes(&templates), 0);
 }
 
 #[test]
@@ -149,7 +165,7 @@ fn zones_and_ties_are_noted() {
 fn more_rules_than_weights_are_named() {
     let all = labels(json!({"pool": "all"}));
     let rules = (0..10_001).map(|number| rule(&format!("r{number:05}"), all.clone()));
-    let expressed = Overlays::new(&RuleSet::new(rules, []));
+    let expressed = Overlays::new(&RuleSet::new(rules, []), &TemplateLabels::default());
     assert!(expressed.notes[0].contains("(of r00000, r00001, r00002, r00003, r00004 and 9,995 more)"));
     assert_eq!(expressed.overlays.last().unwrap().spec.weight, Some(1));
     let names: Vec<_> = expressed.unexpressed.iter().collect();
@@ -259,10 +275,11 @@ fn karpenter_expects_what_the_planner_advertises() {
     for _ in 0..2_000 {
         let rules: Vec<_> =
             (0..random.usize(1..7)).map(|number| random_rule(&mut random, &format!("r{number}"))).collect();
-        let unexpressed = Overlays::new(&RuleSet::new(rules.iter().cloned(), [])).unexpressed;
+        let unexpressed =
+            Overlays::new(&RuleSet::new(rules.iter().cloned(), []), &TemplateLabels::default()).unexpressed;
         let rules = rules.into_iter().filter(|rule| !unexpressed.contains_key(&rule.name));
         let rules = RuleSet::new(rules, []);
-        let Overlays { overlays, .. } = Overlays::new(&rules);
+        let Overlays { overlays, .. } = Overlays::new(&rules, &TemplateLabels::default());
         let mut weights = BTreeSet::new();
         for overlay in &overlays {
             let resources: Vec<_> = overlay.spec.capacity.iter().flatten().map(|(name, _)| name.clone()).collect();

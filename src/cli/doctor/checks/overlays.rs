@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cli::autoscaler::check::overlays::fields;
+use crate::cli::autoscaler::label_keys::TemplateLabels;
 use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
 use crate::cli::autoscaler::overlays::Overlays;
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
@@ -20,7 +21,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     if ours.is_empty() {
         return Ok(Vec::new());
     }
-    let Overlays { overlays, .. } = Overlays::new(&rules.set);
+    let Overlays { overlays, .. } = Overlays::new(&rules.set, &TemplateLabels::default());
     let expected: BTreeMap<_, _> = overlays.iter().map(|overlay| (&*overlay.metadata.name, overlay)).collect();
     let mut findings = Vec::new();
     for (name, overlay) in &ours {
