@@ -11,6 +11,7 @@ mod crd;
 mod diff;
 mod doctor;
 mod error;
+mod guard;
 mod hint;
 mod inventory;
 mod log;
@@ -59,6 +60,7 @@ enum Command {
     Validate(validate::Args),
     Plan(plan::Args),
     Autoscaler(autoscaler::Args),
+    Guard(guard::Args),
     Top(answers::TopArgs),
     Node(answers::NodeArgs),
     Resource(answers::ResourceArgs),
@@ -115,6 +117,7 @@ impl Cli {
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
             Command::Autoscaler(args) => return Ok(autoscaler::run(args).await),
+            Command::Guard(args) => return Ok(guard::run(&args)),
             Command::Top(args) => return Ok(answers::top(args).await),
             Command::Node(args) => return Ok(answers::node(args).await),
             Command::Resource(args) => return Ok(answers::resource(args).await),

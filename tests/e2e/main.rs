@@ -28,6 +28,7 @@ mod examples;
 mod faults;
 mod finalizers;
 mod gitops;
+mod guard;
 mod hints;
 mod history;
 mod isolation;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use harness::documents::{self, Block, Marker};
 
-use crate::{autoscaler, plan, read, validate};
+use crate::{autoscaler, guard, plan, read, validate};
 
 /// The names of tests that run blocks, and their files.
 const RUNNERS: [(&str, &str); 19] = [
@@ -110,7 +110,7 @@ fn check_reason(reason: &str) -> Result<(), String> {
 }
 
 fn check_golden(block: &Block, file: &str) -> Result<(), String> {
-    let runs = [validate::golden_runs(), plan::golden_runs(), autoscaler::golden_runs()].concat();
+    let runs = [validate::golden_runs(), plan::golden_runs(), autoscaler::golden_runs(), guard::golden_runs()].concat();
     if !runs.contains(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file)) {
         return Err(format!("{file} is no golden run that a test compares"));
     }

@@ -24,6 +24,8 @@ mod documents;
 mod examples;
 /// The files in `examples/gitops/`, as far as no cluster and no tool is needed.
 mod gitops;
+/// `guard`, by files and what it prints of them.
+mod guard;
 /// The layers of the source tree.
 mod layers;
 /// The log of the controller.

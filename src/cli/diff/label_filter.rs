@@ -5,6 +5,7 @@ use std::iter::Peekable;
 use std::str::FromStr;
 use std::vec::IntoIter;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Expression, Selector, SelectorExt as _};
 use thiserror::Error;
 
@@ -41,6 +42,12 @@ impl LabelFilter {
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.matches(labels)
+    }
+
+    /// Returns the selector as objects have it.
+    #[must_use]
+    pub fn to_label_selector(&self) -> LabelSelector {
+        self.0.clone().into()
     }
 
     /// Returns whether every node is selected.
