@@ -324,8 +324,13 @@ impl<'t> Reader<'t> {
         let rest = part(key_range.end, self.text.len());
         let until_colon = self.text.len() - rest.trim_start().len();
         let has_colon = rest.trim_start().starts_with(':');
-        if has_colon && part(key_range.start, until_colon).contains('\n') && !is_explicit {
-            return Err(self.parse_error(range, "not YAML: a key and its colon have to be in one line"));
+        let until_colon = part(key_range.start, until_colon);
+        if has_colon && until_colon.contains('\n') && !is_explicit {
+            let reason = match until_colon.starts_with('/') {
+                true => "not YAML: JSON has no comments, and those of YAML begin with #",
+                false => "not YAML: a key and its colon have to be in one line",
+            };
+            return Err(self.parse_error(range, reason));
         }
         let is_glued = rest.strip_prefix(':').is_some_and(|rest| rest.starts_with([',', '[', ']', '{', '}']));
         if is_glued && matches!(key, Event::Scalar(_, ScalarStyle::Plain, ..)) {
