@@ -40,6 +40,23 @@ fn yaml_merged_field_keeps_its_source_location() {
 }
 
 #[test]
+fn yaml_keys_that_kubectl_reads_otherwise_are_errors() {
+    for (text, says) in [
+        ("x: {a:, b: 1}", "the colon after this key needs a space"),
+        ("x: {a:}", "the colon after this key needs a space"),
+        ("x: {a\n  b: 1}", "a key and its colon have to be in one line"),
+        ("x: {a\n  : 1}", "a key and its colon have to be in one line"),
+        ("x: {\"a\n  b\": 1}", "a key and its colon have to be in one line"),
+        ("{\n  // one\n  \"a\": 1\n}", "JSON has no comments"),
+    ] {
+        assert!(reason(text).contains(says), "{text}: {}", reason(text));
+    }
+    for text in ["x: {\"a\":1}", "x: {a: , b: 1}", "x: {? a\n  b : c}", "x: {a\n  b, c: d}", "x: {a:1}"] {
+        assert_ne!(value(text), Value::Null, "{text}");
+    }
+}
+
+#[test]
 fn yaml_alias_has_the_location_of_its_anchor() {
     let text = "a: &a 0\nb: [1, *a]\n";
     assert_eq!(value(text), json!({"a": 0, "b": [1, 0]}));
