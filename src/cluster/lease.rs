@@ -16,6 +16,7 @@ mod election;
 pub(crate) mod fake_api;
 pub(crate) mod holder;
 mod participant;
+mod stored;
 
 use std::fmt;
 use std::pin::pin;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, PostParams};
 use kube::runtime::watcher;
@@ -41,6 +42,7 @@ pub use election::{Acquire, Candidate};
 pub(crate) use election::{Election, Written};
 pub use participant::Leadership;
 pub(crate) use participant::{LeaseWrite, Participant};
+pub(crate) use stored::StoredLease;
 
 /// The timeout at the end for a write in flight, and then for the release, since the process must end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -204,7 +206,7 @@ async fn sleep_until_some(wake: Option<Instant>) {
 /// Reads and writes the Lease.
 #[derive(Clone)]
 pub(crate) struct Leases {
-    api: Api<Lease>,
+    api: Api<StoredLease>,
     name: String,
 }
 
@@ -222,14 +224,22 @@ impl Leases {
 
     /// Watches the Lease.
     pub(crate) fn watch(&self, seed: u64) -> impl Stream<Item = watcher::Result<watcher::Event<Lease>>> + Send + use<> {
+        use watcher::Event;
+
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        watch_objects(self.api.clone(), config, seed)
+        watch_objects(self.api.clone(), config, seed).map_ok(|event| match event {
+            Event::Apply(StoredLease(lease)) => Event::Apply(lease),
+            Event::InitApply(StoredLease(lease)) => Event::InitApply(lease),
+            Event::Delete(StoredLease(lease)) => Event::Delete(lease),
+            Event::Init => Event::Init,
+            Event::InitDone => Event::InitDone,
+        })
     }
 
     /// Reads the Lease with a list, since the controllers' Role does not grant get.
     async fn read(&self) -> Result<Option<Lease>, kube::Error> {
         let params = ListParams::default().fields(&format!("metadata.name={}", self.name));
-        Ok(self.api.list(&params).await?.items.into_iter().next())
+        Ok(self.api.list(&params).await?.items.into_iter().next().map(|StoredLease(lease)| lease))
     }
 
     /// Writes the Lease, and reads it after a conflict: the watch may be silent for as long as a response may be lost.
@@ -246,6 +256,7 @@ impl Leases {
     async fn write(self, lease: Lease, limit: Duration) -> Written {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
         let name = lease.name_any();
+        let lease = StoredLease(lease);
         let request = async {
             if lease.resource_version().is_some() {
                 self.api.replace(&name, &params, &lease).await
@@ -254,7 +265,7 @@ impl Leases {
             }
         };
         match timeout(limit, request).await {
-            Ok(Ok(lease)) => Written::Done(Box::new(lease)),
+            Ok(Ok(StoredLease(lease))) => Written::Done(Box::new(lease)),
             Ok(Err(error)) => error.into(),
             Err(_) => Written::Failed(format!("cannot write the lease: no response within {limit:?}")),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::model::quantity::Quantity;
+use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use amounts::Amounts;
 use status::PodStatus;
 
@@ -197,6 +197,18 @@ pub struct NodeRequests {
     pub bound: Requests,
     /// Of those in which something has run: a kubelet has admitted them.
     pub started: Requests,
+}
+
+impl NodeRequests {
+    /// Returns up to what started pods raise the value of a resource: their requests, unless the pods together request more
+    /// than any value can be. Scheduler and kubelet add in 64 bits, and admit a pod whose requests overflow those
+    /// (`Quantity.Value` in `k8s.io/apimachinery`): that one has started is then no sign that the node has enough.
+    #[must_use]
+    pub fn raising(&self, resource: &str) -> Quantity {
+        let started = self.started.get(resource);
+        let is_countable = self.bound.get(resource).max(started) <= Quantity::from(MAX_QUANTITY);
+        if is_countable { started } else { Quantity::default() }
+    }
 }
 
 impl NodeRequests {

@@ -218,7 +218,7 @@ impl Resolver<'_> {
         // What a rule does not declare now stays as it is recorded, and would stay above that when the pods have ended.
         let raised_for = |requests: &NodeRequests| match desired.is_recorded {
             true => Quantity::default(),
-            false => requests.started.get(resource),
+            false => requests.raising(resource),
         };
         if let PodUsage::Known(requests) = &self.input.pods {
             let had = observed.most_or_listed().unwrap_or_default();

@@ -115,6 +115,35 @@ fn leader_keeps_leading_when_its_lease_is_annotated() {
 }
 
 /// Makes the API server respond with 500 to patches of node statuses, as for an unreachable webhook.
+/// Whoever may write the Lease can write any time that the API server accepts.
+#[test]
+fn lease_with_a_time_that_cannot_be_expressed_stops_no_controller() {
+    let cluster = Cluster::shared();
+    cluster.create_nodes(["node-1"], &json!({}));
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    let far = "9999-12-31T23:59:59.000000Z";
+    let lease = ["lease", "node-resource-advertiser"];
+    for fields in [
+        json!({"spec": {"renewTime": far}}),
+        json!({"spec": {"renewTime": far, "acquireTime": far, "holderIdentity": "mallory"}}),
+        json!({"metadata": {"managedFields": [{
+            "manager": "mallory", "operation": "Update", "apiVersion": "coordination.k8s.io/v1", "time": far,
+            "fieldsType": "FieldsV1", "fieldsV1": {},
+        }]}, "spec": {"renewTime": far}}),
+    ] {
+        cluster.kubectl(&["patch", lease[0], lease[1], "--type=merge", "-p", &fields.to_string()]);
+        cluster.wait_for("the Lease to be renewed by the controller", &lease, |lease| {
+            let text = lease["spec"].to_string();
+            !text.contains("9999") && !text.contains("mallory")
+        });
+        cluster.write_quantity("node-1", DONGLE, "0");
+        cluster.wait_advertised("node-1", DONGLE, "4");
+    }
+    controller.stop();
+}
+
 fn fail_patches(cluster: &Cluster, node: &str) {
     let rule = json!({
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"],

@@ -5,8 +5,8 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::cluster::clock;
-use crate::cluster::lease::LeaseName;
 use crate::cluster::lease::holder::{self, Kind};
+use crate::cluster::lease::{LeaseName, StoredLease};
 
 /// Returns whether a controller holds an unexpired Lease; `None` if Leases cannot be listed.
 pub(in crate::cli) async fn leads(client: &Client) -> Option<bool> {
@@ -17,15 +17,15 @@ pub(in crate::cli) async fn leads(client: &Client) -> Option<bool> {
 pub(in crate::cli) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
     let (label, value) = holder::LABEL;
     let params = ListParams::default().labels(&format!("{label}={value}"));
-    let leases = Api::<Lease>::all(client.clone()).list(&params).await.ok()?;
+    let leases = Api::<StoredLease>::all(client.clone()).list(&params).await.ok()?;
     let now = clock::now();
     let leads = |lease: &Lease| {
         let is_controller = holder::holder(lease).map(Kind::of) == Some(Kind::Controller);
-        is_controller && !holder::remaining(lease, now).is_zero()
+        is_controller && holder::is_live(lease, now)
     };
     let name = |lease: Lease| LeaseName {
         namespace: lease.metadata.namespace.unwrap_or_default(),
         name: lease.metadata.name.unwrap_or_default(),
     };
-    Some(leases.into_iter().filter(leads).map(name).collect())
+    Some(leases.into_iter().map(|StoredLease(lease)| lease).filter(leads).map(name).collect())
 }

@@ -87,6 +87,14 @@ pub(crate) fn remaining(lease: &Lease, now: Timestamp) -> Duration {
     remaining.unwrap_or_default().min(duration(lease).unwrap_or_default())
 }
 
+/// Returns whether the Lease has not expired, and its time can be true: a renewal in the future is none, but for clocks that
+/// differ by less than its duration.
+pub(crate) fn is_live(lease: &Lease, now: Timestamp) -> bool {
+    let ahead = expiry(lease).map(|expiry| expiry.duration_since(now));
+    let ahead = ahead.and_then(|ahead| Duration::try_from(ahead).ok()).filter(|ahead| !ahead.is_zero());
+    ahead.is_some_and(|ahead| ahead <= 2 * duration(lease).unwrap_or_default())
+}
+
 /// Returns until when a `prune` keeps the Lease, if that is in the future: at most ten minutes ahead, whatever the
 /// annotation says.
 pub(crate) fn kept_until(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
@@ -104,6 +112,7 @@ pub(crate) fn kept_until(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::coordination::v1::LeaseSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
     use super::*;
 
@@ -132,6 +141,32 @@ mod tests {
         for (written, believed) in [(15, Some(15)), (601, Some(601)), (i32::MAX, Some(601)), (-1, None)] {
             let duration = duration(&lease(written)).map(|duration| duration.as_secs());
             assert_eq!(duration, believed, "{written}");
+        }
+    }
+
+    #[test]
+    fn lease_whose_renewal_is_in_the_future_is_not_live() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let lease = |renewed: &str| Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some("one".to_owned()),
+                lease_duration_seconds: Some(15),
+                renew_time: renewed.parse().ok().map(MicroTime),
+                ..LeaseSpec::default()
+            }),
+            ..Lease::default()
+        };
+        for (renewed, expected) in [
+            ("2026-01-01T11:59:50Z", true),
+            ("2026-01-01T11:59:45Z", false),
+            // Clocks differ.
+            ("2026-01-01T12:00:15Z", true),
+            ("2026-01-01T12:00:16Z", false),
+            ("2126-01-01T12:00:00Z", false),
+            ("9999-12-30T22:00:00Z", false),
+            ("", false),
+        ] {
+            assert_eq!(is_live(&lease(renewed), now), expected, "{renewed}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the plan does where a value is to become less.
 
 use super::*;
+use crate::model::quantity::MAX_QUANTITY;
 
 /// Plans a node for rule `r`; checks what becomes of the rule, what is done, and whether pods have to be
 /// listed.
@@ -92,6 +93,12 @@ fn value_is_no_less_than_what_bound_pods_request_and_rises_with_those_that_have_
         (None, None, bound(9, 1), "2"),
         (None, None, bound(9, 3), "3"),
         (Some("0"), None, bound(9, 3), "3"),
+        // What no value can hold: a pod was admitted because its requests overflow.
+        (Some("4"), Some("4"), bound(i64::MAX, i64::MAX), "4"),
+        (Some("4"), Some("4"), bound(i64::MAX, 9), "4"),
+        (None, None, bound(i64::MAX, i64::MAX), "2"),
+        (Some("4"), Some("4"), bound(MAX_QUANTITY + 1, 9), "4"),
+        (Some("4"), Some("4"), bound(MAX_QUANTITY, 9), "9"),
     ] {
         assert_eq!(target(current, recorded, &pods), expected, "{current:?} {recorded:?} {pods:?}");
     }
@@ -208,9 +215,13 @@ fn change_lowers_only_under_when_free() {
 
 #[test]
 fn pod_requests_never_lead_to_a_quantity_that_cannot_be_declared() {
-    let huge = (bare(), json!({"quantity": 2}));
-    let held = ["held example.com/dongle at 9223372036854775, which pods request (rule r declares 2)"];
-    check_input(huge, &used(i64::MAX), "held at 9223372036854775", &held, false);
+    let absent = (bare(), json!({"quantity": 2}));
+    check_input(absent, &used(i64::MAX), "advertised", &["advertised example.com/dongle=2 (rule r)"], false);
+    // What another manager has written is held as far as possible.
+    let most = i64::MAX.to_string();
+    let present = (owned(dongles(&most, &most), "4", "r"), json!({"quantity": 2}));
+    let most = ["repaired example.com/dongle=9223372036854775 (rule r; was 9223372036854775807)"];
+    check_input(present, &used(i64::MAX), "held at 9223372036854775", &most, false);
 }
 
 /// Whatever the node and the rule: a value goes no lower than what pods use, unless the rule demands it;

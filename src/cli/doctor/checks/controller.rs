@@ -23,7 +23,7 @@ fn kind(lease: &Lease) -> Option<Kind> {
 
 /// Returns the Leases with a holder that have not expired.
 fn live(snapshot: &Snapshot) -> Result<Vec<&Lease>, NotRun> {
-    let is_live = |lease: &&Lease| kind(lease).is_some() && !holder::remaining(lease, snapshot.now).is_zero();
+    let is_live = |lease: &&Lease| kind(lease).is_some() && holder::is_live(lease, snapshot.now);
     Ok(known(&snapshot.leases)?.iter().filter(is_live).collect())
 }
 
@@ -58,6 +58,12 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
     }
     let findings = leases.iter().map(|lease| {
         let problem = match (holder::holder(lease), holder::expiry(lease)) {
+            (Some(holder), Some(expiry)) if expiry > snapshot.now => {
+                format!("{holder} has written a renewal in the future, until {expiry:.0}, which is none: {CONSEQUENCE}")
+            }
+            (Some(holder), None) => {
+                format!("{holder} has written no time of a renewal that can be read: {CONSEQUENCE}")
+            }
             (Some(holder), Some(expiry)) => {
                 format!("no controller leads since {expiry:.0}, when {holder} stopped renewing it: {CONSEQUENCE}")
             }

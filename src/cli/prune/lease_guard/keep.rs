@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, PostParams};
@@ -11,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::clock;
 use crate::cluster::error::describe;
-use crate::cluster::lease::{LeaseName, holder};
+use crate::cluster::lease::{LeaseName, StoredLease, holder};
 use crate::model::api::FIELD_MANAGER;
 
 /// The number of attempts to write, and the timeout of each.
@@ -54,11 +53,11 @@ async fn write_last(
     until: Timestamp,
 ) -> Result<(), LastWriteError> {
     let LeaseName { namespace, name } = lease;
-    let api = Api::<Lease>::namespaced(client.clone(), namespace);
+    let api = Api::<StoredLease>::namespaced(client.clone(), namespace);
     // The controllers' Role does not grant get.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let leases = api.list(&params).await.map_err(LastWriteError::Failed)?;
-    let Some(mut lease) = leases.items.into_iter().next() else {
+    let Some(StoredLease(mut lease)) = leases.items.into_iter().next() else {
         return Err(LastWriteError::Lost("it was deleted".to_owned()));
     };
     match holder::holder(&lease) {
@@ -78,5 +77,5 @@ async fn write_last(
     spec.renew_time = Some(MicroTime(renewed));
     spec.lease_duration_seconds = i32::try_from(left).ok();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
-    api.replace(name, &params, &lease).await.map(drop).map_err(LastWriteError::Failed)
+    api.replace(name, &params, &StoredLease(lease)).await.map(drop).map_err(LastWriteError::Failed)
 }
