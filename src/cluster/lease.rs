@@ -114,8 +114,7 @@ pub async fn run(
             biased;
             at_end = &mut end => break at_end.unwrap_or(AtEnd::Expire),
             Some((started, written, found)) = writes.next() => {
-                let time = (Instant::now(), clock::now());
-                participant.written(written, found, started, time);
+                participant.written(written, found, started, Instant::now(), clock::now());
             }
             Some(event) = events.next() => {
                 participant.observe(event, Instant::now(), clock::now());
@@ -129,7 +128,7 @@ pub async fn run(
     // The outcome of writes in flight must be known before the Lease can be released.
     let deadline = Instant::now() + RELEASE_TIMEOUT;
     while let Ok(Some((started, written, _))) = timeout_at(deadline, writes.next()).await {
-        participant.written(written, None, started, (Instant::now(), clock::now()));
+        participant.written(written, None, started, Instant::now(), clock::now());
     }
     end_election(client, participant.into_election()).await
 }

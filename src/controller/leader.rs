@@ -64,7 +64,7 @@ impl Leader {
     /// conflict.
     pub(super) fn written(&mut self, written: Written, found: Option<Lease>, started: Instant, now: Now) {
         if let Some(participant) = &mut self.participant {
-            participant.written(written, found, started, (now.instant, now.wall));
+            participant.written(written, found, started, now.instant, now.wall);
             if participant.server_went_back() && !self.server_went_back {
                 warn!("the API server went back to an earlier state, as after a restore of etcd");
                 self.server_went_back = true;

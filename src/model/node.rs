@@ -266,7 +266,7 @@ impl Node {
     /// Returns the last manager of a resource that is not the controller.
     #[must_use]
     pub fn other_manager(&self, resource: &str) -> Option<&FieldManager> {
-        self.managers.get(resource)?.last(true, true).filter(|manager| !manager.is_own())
+        self.managers.get(resource)?.last([true, true]).filter(|manager| !manager.is_own())
     }
 
     /// Returns the resource version as a number.

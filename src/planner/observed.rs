@@ -60,8 +60,8 @@ impl<'a> Observed<'a> {
         let [capacity, allocatable] = self.values.map(differs);
         let managers = self.managers?;
         // A recorded value that differs in capacity is nobody else's change; a kubelet copies it to allocatable.
-        let changed_since = managers.last(capacity, false).filter(|manager| listed.is_some() && manager.is_own());
-        changed_since.or_else(|| managers.last(capacity, allocatable))
+        let changed_since = managers.last([capacity, false]).filter(|manager| listed.is_some() && manager.is_own());
+        changed_since.or_else(|| managers.last([capacity, allocatable]))
     }
 
     /// Returns whether both maps are at `quantity`.

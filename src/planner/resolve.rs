@@ -106,14 +106,31 @@ fn has(selecting: &[Selecting<'_>], name: &str) -> bool {
     selecting.iter().any(|selecting| *selecting.rule.name == *name)
 }
 
+/// Whose the value on a node is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ownership {
+    /// Recorded in the ledger, or nobody's yet.
+    Own,
+    /// As declared, and the controller alone wrote it: only the ledger entry is missing.
+    Adoptable,
+    /// Another field manager's.
+    Foreign,
+}
+
+/// What is to be written: in the spelling of the ledger, with which admission compares it.
+struct Target<'a> {
+    desired: &'a Desired,
+    ownership: Ownership,
+    quantity: Quantity,
+    entry: Entry,
+}
+
 impl Resolver<'_> {
     /// Plans the desired value, unless the value of another field manager must be kept.
     fn reconcile(&mut self, resource: &str, desired: &Desired) -> Outcome {
         let observed = Observed::on(self.node, self.ledger, resource);
-        let was_listed = self.input.released.contains(resource);
-        let adopts = observed.is_adoptable(desired.quantity, was_listed);
-        let is_foreign = observed.is_unlisted() && !adopts;
-        if is_foreign && desired.conflict_policy == ConflictPolicy::Keep {
+        let ownership = self.ownership(resource, desired, &observed);
+        if ownership == Ownership::Foreign && desired.conflict_policy == ConflictPolicy::Keep {
             let (present, manager) = (observed.to_string(), observed.manager().cloned());
             return Outcome::Conflicted { present, manager };
         }
@@ -131,77 +148,102 @@ impl Resolver<'_> {
         {
             return contested.clone();
         }
-
-        let target = if adopts {
-            desired.quantity
-        } else {
-            match self.target(resource, desired, &observed) {
-                Ok(target) => target,
-                Err(outcome) => return contested.unwrap_or(outcome),
-            }
+        let quantity = match ownership {
+            Ownership::Adoptable => Ok(desired.quantity),
+            Ownership::Own | Ownership::Foreign => self.target(resource, desired, &observed),
         };
-        let outcome = if let Some(contested) = contested {
-            contested
-        } else if target == desired.quantity {
-            Outcome::Advertised
-        } else {
-            self.holds(Some(target))
+        let quantity = match quantity {
+            Ok(quantity) => quantity,
+            Err(outcome) => return contested.unwrap_or(outcome),
         };
-        let mut entry = desired.entry(target, observed.listed);
-        let is_listed = observed.is_listed_as(&entry);
-        if is_listed && observed.is(target) || !may_write(Some(target)) {
+        let outcome = contested.unwrap_or_else(|| match quantity == desired.quantity {
+            true => Outcome::Advertised,
+            false => self.holds(Some(quantity)),
+        });
+        let entry = desired.entry(quantity, observed.listed);
+        if observed.is_listed_as(&entry) && observed.is(quantity) || !may_write(Some(quantity)) {
             return outcome;
         }
-        if observed.listed != Some(&entry) && !self.has_room(resource, &entry) {
-            let Some(listed) = observed.listed.filter(|_| is_listed) else {
-                // A listed value is repaired in any case.
-                let listed = observed.listed.filter(|_| !observed.is_as_listed());
-                let repair = listed.and_then(|listed| repairs::repair(resource, listed, &observed));
-                self.changes.extend(repair);
-                return Outcome::LedgerFull;
-            };
-            entry = listed.clone();
-        }
-        // Admission compares texts, so a value is written in the spelling of the ledger.
-        let is_listed = observed.listed == Some(&entry);
+        let Some(entry) = self.entry_with_room(resource, entry, &observed) else { return Outcome::LedgerFull };
+        let change = self.change(resource, Target { desired, ownership, quantity, entry }, &observed);
+        self.changes.push(change);
+        outcome
+    }
 
-        let (rule, quantity) = (Arc::clone(&desired.rule), entry.quantity.clone());
-        let was = || (observed.to_string(), observed.manager().cloned());
-        let action = if adopts {
-            Action::Adopt { quantity, rule }
-        } else if is_foreign {
-            let (observed, manager) = was();
-            Action::TakeOver { quantity, rule, observed, manager }
-        } else if !observed.is_as_listed() {
-            let (observed, manager) = was();
-            Action::Repair { quantity, rule, observed, manager }
-        } else if target != desired.quantity && self.is_requested(target, &observed) {
-            Action::Hold { quantity, rule, declared: desired.quantity.to_string() }
+    fn ownership(&self, resource: &str, desired: &Desired, observed: &Observed<'_>) -> Ownership {
+        let was_listed = self.input.released.contains(resource);
+        if observed.is_adoptable(desired.quantity, was_listed) {
+            Ownership::Adoptable
+        } else if observed.is_unlisted() {
+            Ownership::Foreign
         } else {
-            Action::Advertise { quantity, rule }
-        };
+            Ownership::Own
+        }
+    }
+
+    /// Returns the entry to write: the recorded one if it means the same and there is no room for another. Without room,
+    /// there is none, and a recorded value is repaired in any case.
+    fn entry_with_room(&mut self, resource: &str, entry: Entry, observed: &Observed<'_>) -> Option<Entry> {
+        if observed.listed == Some(&entry) || self.has_room(resource, &entry) {
+            return Some(entry);
+        }
+        let listed = observed.listed?;
+        if observed.is_listed_as(&entry) {
+            return Some(listed.clone());
+        }
+        if !observed.is_as_listed() {
+            self.changes.extend(repairs::repair(resource, listed, observed));
+        }
+        None
+    }
+
+    /// Returns the change that makes a resource what it is to be.
+    fn change(&self, resource: &str, target: Target<'_>, observed: &Observed<'_>) -> Change {
+        let action = self.action(&target, observed);
+        let Target { desired, ownership, quantity, entry } = target;
         // A value that follows pods waits for nothing: the next pod would take what the last has freed.
         let is_held = matches!(action, Action::Hold { .. });
         let is_other = observed.listed.is_some_and(|listed| listed.quantity != entry.quantity);
-        let moves = desired.is_derived && is_other && !is_held;
-        let written = entry.quantity.clone();
-        let value = if adopts { ValueEdit::Keep } else { ValueEdit::Write(written) };
-        self.changes.push(Change {
+        let value = match ownership {
+            Ownership::Adoptable => ValueEdit::Keep,
+            Ownership::Own | Ownership::Foreign => ValueEdit::Write(entry.quantity.clone()),
+        };
+        Change {
             resource: resource.to_owned(),
             action,
             step: observed
                 .most_or_listed()
                 .filter(|_| desired.shrink_policy == ShrinkPolicy::WhenFree)
-                .map(|current| target.cmp(&current)),
+                .map(|current| quantity.cmp(&current)),
             was_listed: observed.listed.is_some(),
-            moves,
+            moves: desired.is_derived && is_other && !is_held,
             edit: Edit::of(
-                if is_listed { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
+                if observed.listed == Some(&entry) { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
                 value,
-                observed.listed.is_none() && !is_foreign,
+                observed.listed.is_none() && ownership != Ownership::Foreign,
             ),
-        });
-        outcome
+        }
+    }
+
+    fn action(&self, target: &Target<'_>, seen: &Observed<'_>) -> Action {
+        let Target { desired, ownership, quantity: at, entry } = target;
+        let (rule, quantity) = (Arc::clone(&desired.rule), entry.quantity.clone());
+        let was = || (seen.to_string(), seen.manager().cloned());
+        match ownership {
+            Ownership::Adoptable => Action::Adopt { quantity, rule },
+            Ownership::Foreign => {
+                let (observed, manager) = was();
+                Action::TakeOver { quantity, rule, observed, manager }
+            }
+            Ownership::Own if !seen.is_as_listed() => {
+                let (observed, manager) = was();
+                Action::Repair { quantity, rule, observed, manager }
+            }
+            Ownership::Own if *at != desired.quantity && self.is_requested(*at, seen) => {
+                Action::Hold { quantity, rule, declared: desired.quantity.to_string() }
+            }
+            Ownership::Own => Action::Advertise { quantity, rule },
+        }
     }
 
     /// Returns the target quantity, or the outcome of the rule while the target is undecided.

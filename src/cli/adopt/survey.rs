@@ -166,7 +166,7 @@ fn examine(
         return Err(Cause::DevicePlugin(Arc::clone(kubelet)));
     }
     let managers = entry.node.field_managers(resource);
-    let manager = managers.and_then(|managers| managers.last(true, false)).map(|manager| Arc::clone(manager.name()));
+    let manager = managers.and_then(|managers| managers.last([true, false])).map(|manager| Arc::clone(manager.name()));
     let [Some(quantity), Some(allocatable)] = values else {
         let texts = present();
         // What the API server has stored can be read, unless it is out of range.

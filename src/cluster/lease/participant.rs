@@ -125,7 +125,8 @@ impl Participant {
         written: Written,
         found: Option<Lease>,
         started: Instant,
-        (now, wall): (Instant, Timestamp),
+        now: Instant,
+        wall: Timestamp,
     ) {
         let write = self.writes.iter().position(|write| write.sent == started);
         let newest = write.and_then(|place| self.writes.remove(place).newest);
@@ -254,7 +255,7 @@ mod tests {
     fn answer(participant: &mut Participant, written: Written, found: Option<Lease>) {
         let now = Instant::now();
         let sent = participant.writes.first().expect("a write is in flight").sent;
-        participant.written(written, found, sent, (now, clock::now()));
+        participant.written(written, found, sent, now, clock::now());
     }
 
     fn at(mut lease: Lease, version: &str) -> Lease {
@@ -317,9 +318,9 @@ mod tests {
         assert!(participant.next(at(4900), clock::now()).0.is_none(), "there are no more than three");
         // The first is served after all, and the second finds that.
         let done = Written::Done(Box::new(self::at(*first.lease.clone(), "101")));
-        participant.written(done, None, first.sent, (at(4900), clock::now()));
+        participant.written(done, None, first.sent, at(4900), clock::now());
         let found = self::at(*first.lease, "101");
-        participant.written(Written::Conflict, Some(found), second.sent, (at(4950), clock::now()));
+        participant.written(Written::Conflict, Some(found), second.sent, at(4950), clock::now());
         assert!(participant.next(at(4951), clock::now()).0.is_none());
         assert!(participant.leadership().leads(at(9900)) && !participant.server_went_back());
     }

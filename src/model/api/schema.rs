@@ -19,6 +19,8 @@ const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[
 
 const BAD_KEY: &str =
     "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
+const BAD_VALUE: &str =
+    "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
 const NATIVE_RESOURCE: &str = "^(cpu|memory|ephemeral-storage|pods|hugepages-[1-9][0-9]*[KMGTPE]i)$";
 
 /// The number of names in `nodeNames`, and the characters of all together. With these bounds and those of `nodeSelector`,
@@ -227,8 +229,6 @@ pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
-    let bad_value =
-        "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
     // An empty selector may be the rest of a selector whose label lost its value.
     let not_empty = |field| format!("(has(self.{field}) && self.{field}.size() > 0)");
     json_schema!({
@@ -241,78 +241,90 @@ pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
             "no requirement is left: give a label and its value, or replace nodeSelector by allNodes: true to select every node",
         )],
         "properties": {
-            "matchLabels": {
-                "description": "Labels that a node must have, with these values.",
-                "type": "object",
-                "maxProperties": MAX_REQUIREMENTS,
-                "additionalProperties": {
-                    "type": "string",
-                    // So that a null reaches the rule below: the API server would drop it, and the rule would
-                    // select more nodes.
-                    "nullable": true,
-                    "maxLength": 63,
-                    "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
-                },
-                "x-kubernetes-validations": [
-                    rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), BAD_KEY),
-                    rule(
-                        "self.all(key, dyn(self[key]) != null)",
-                        "a label without a value: write its value, or \"\" for an empty one",
-                    ),
-                ],
+            "matchLabels": match_labels(),
+            "matchExpressions": match_expressions(),
+        },
+    })
+}
+
+fn match_labels() -> Value {
+    json!({
+        "description": "Labels that a node must have, with these values.",
+        "type": "object",
+        "maxProperties": MAX_REQUIREMENTS,
+        "additionalProperties": {
+            "type": "string",
+            // So that a null reaches the rule below: the API server would drop it, and the rule would
+            // select more nodes.
+            "nullable": true,
+            "maxLength": 63,
+            "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), BAD_VALUE)],
+        },
+        "x-kubernetes-validations": [
+            rule(format!("self.all(key, key.indexOf('/') <= 253 && key.matches('{LABEL_KEY}'))"), BAD_KEY),
+            rule(
+                "self.all(key, dyn(self[key]) != null)",
+                "a label without a value: write its value, or \"\" for an empty one",
+            ),
+        ],
+    })
+}
+
+fn match_expressions() -> Value {
+    json!({
+        "description": "Requirements on a node's labels, all of which must hold.",
+        "type": "array",
+        "maxItems": MAX_REQUIREMENTS,
+        "x-kubernetes-list-type": "atomic",
+        "x-kubernetes-validations": [rule(
+            format!(
+                "self.map(expression, has(expression.values) ? expression.values.map(value, value.size()).sum() : 0)\
+                 .sum() <= {MAX_VALUES_LENGTH}"
+            ),
+            &format!("too long: at most {MAX_VALUES_LENGTH} characters of values are allowed; give the nodes a label"),
+        )],
+        "items": expression(),
+    })
+}
+
+fn expression() -> Value {
+    json!({
+        "type": "object",
+        "required": ["key", "operator"],
+        "properties": {
+            "key": {
+                "description": "The label's key.",
+                "type": "string",
+                "maxLength": 317,
+                "x-kubernetes-validations": [rule(format!("self.indexOf('/') <= 253 && self.matches('{LABEL_KEY}')"), BAD_KEY)],
             },
-            "matchExpressions": {
-                "description": "Requirements on a node's labels, all of which must hold.",
+            "operator": {
+                "description": "In, NotIn, Exists or DoesNotExist.",
+                "type": "string",
+                "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+            },
+            "values": {
+                "description": "The values for In and NotIn; none for Exists and DoesNotExist.",
                 "type": "array",
-                "maxItems": MAX_REQUIREMENTS,
+                "maxItems": MAX_VALUES,
                 "x-kubernetes-list-type": "atomic",
-                "x-kubernetes-validations": [rule(
-                    format!(
-                        "self.map(expression, has(expression.values) ? expression.values.map(value, value.size()).sum() : 0)\
-                         .sum() <= {MAX_VALUES_LENGTH}"
-                    ),
-                    &format!("too long: at most {MAX_VALUES_LENGTH} characters of values are allowed; give the nodes a label"),
-                )],
                 "items": {
-                    "type": "object",
-                    "required": ["key", "operator"],
-                    "properties": {
-                        "key": {
-                            "description": "The label's key.",
-                            "type": "string",
-                            "maxLength": 317,
-                            "x-kubernetes-validations": [rule(format!("self.indexOf('/') <= 253 && self.matches('{LABEL_KEY}')"), BAD_KEY)],
-                        },
-                        "operator": {
-                            "description": "In, NotIn, Exists or DoesNotExist.",
-                            "type": "string",
-                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
-                        },
-                        "values": {
-                            "description": "The values for In and NotIn; none for Exists and DoesNotExist.",
-                            "type": "array",
-                            "maxItems": MAX_VALUES,
-                            "x-kubernetes-list-type": "atomic",
-                            "items": {
-                                "type": "string",
-                                "maxLength": 63,
-                                "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), bad_value)],
-                            },
-                        },
-                    },
-                    "x-kubernetes-validations": [
-                        rule(
-                            "!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
-                            "In and NotIn need values: list at least one, or use Exists or DoesNotExist",
-                        ),
-                        rule(
-                            "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || self.values.size() == 0",
-                            "Exists and DoesNotExist take no values: remove them, or use In or NotIn",
-                        ),
-                    ],
+                    "type": "string",
+                    "maxLength": 63,
+                    "x-kubernetes-validations": [rule(format!("self.matches('{LABEL_VALUE}')"), BAD_VALUE)],
                 },
             },
         },
+        "x-kubernetes-validations": [
+            rule(
+                "!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
+                "In and NotIn need values: list at least one, or use Exists or DoesNotExist",
+            ),
+            rule(
+                "!(self.operator in ['Exists', 'DoesNotExist']) || !has(self.values) || self.values.size() == 0",
+                "Exists and DoesNotExist take no values: remove them, or use In or NotIn",
+            ),
+        ],
     })
 }
 

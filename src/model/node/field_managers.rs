@@ -290,9 +290,9 @@ impl ResourceManagers {
         [&self.capacity, &self.allocatable].into_iter().all(|manager| manager.as_ref().is_some_and(|one| is(one.role)))
     }
 
-    /// Returns the manager responsible for the value in one of the maps, or in both.
+    /// Returns the manager responsible for the value in those of the two maps for which this says so.
     #[must_use]
-    pub fn last(&self, in_capacity: bool, in_allocatable: bool) -> Option<&FieldManager> {
+    pub fn last(&self, [in_capacity, in_allocatable]: [bool; 2]) -> Option<&FieldManager> {
         let capacity = self.capacity.as_ref().filter(|_| in_capacity);
         let allocatable = self.allocatable.as_ref().filter(|_| in_allocatable);
         let (Some(one), Some(other)) = (capacity, allocatable) else {

@@ -36,7 +36,7 @@ fn node_keeps_extended_resources_labels_and_ledger_only() {
     assert_eq!(node.labels.get("none"), None);
     assert_eq!(node.ledger.as_deref(), Some("{}"));
     let managers = node.field_managers("example.com/dongle").unwrap();
-    assert_eq!(managers.last(true, true).map(|manager| &**manager.name()), Some("kubectl-patch"));
+    assert_eq!(managers.last([true, true]).map(|manager| &**manager.name()), Some("kubectl-patch"));
     assert_eq!(node.field_managers("cpu"), None);
     let capacity = node.capacity.unwrap();
     assert_eq!(capacity.get("example.com/dongle"), Some("4"));

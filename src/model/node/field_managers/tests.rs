@@ -24,7 +24,7 @@ fn read(entries: Value) -> FieldManagers {
 }
 
 fn named(managers: &FieldManagers) -> Option<&str> {
-    managers.get("example.com/a")?.last(true, true).map(|manager| &**manager.name())
+    managers.get("example.com/a")?.last([true, true]).map(|manager| &**manager.name())
 }
 
 const BOTH: &[&str] = &["capacity", "allocatable"];
@@ -66,8 +66,8 @@ fn named_manager_is_the_one_that_answers_for_the_value() {
     }
     let both = managers(&[("nfd", 1, CAPACITY), ("kubectl", 2, ALLOCATABLE)]);
     let both = both.get("example.com/a").unwrap();
-    assert_eq!(both.last(true, false).map(|manager| &**manager.name()), Some("nfd"));
-    assert_eq!(both.last(false, false), None);
+    assert_eq!(both.last([true, false]).map(|manager| &**manager.name()), Some("nfd"));
+    assert_eq!(both.last([false, false]), None);
 }
 
 #[test]
