@@ -30,7 +30,7 @@ pub(super) fn log_change(node: &str, change: &Change) {
 }
 
 /// Logs that the value of another field manager stays, with that manager if it is known.
-pub(super) fn log_conflict(node: &str, rule: &str, resource: &str, (quantity, manager): (&str, Option<&FieldManager>)) {
+pub(super) fn log_conflict(node: &str, rule: &str, resource: &str, quantity: &str, manager: Option<&FieldManager>) {
     let by = FieldManager::display(manager);
     warn!(
         %node, %rule, %resource, action = %"conflict", %quantity, manager = manager.map(display),
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn conflict_is_logged_as_a_warning_with_its_manager() {
         let (text, fields) =
-            logged(|| log_conflict("node-1", "r", "example.com/a", ("8", Some(&FieldManager::other("nfd")))));
+            logged(|| log_conflict("node-1", "r", "example.com/a", "8", Some(&FieldManager::other("nfd"))));
         assert!(text.starts_with("WARN skipped example.com/a: already 8, last written by nfd"), "{text}");
         assert_eq!((&fields["manager"], &fields["quantity"]), (&json!("nfd"), &json!("8")));
-        let (text, fields) = logged(|| log_conflict("node-1", "r", "example.com/a", ("8", None)));
+        let (text, fields) = logged(|| log_conflict("node-1", "r", "example.com/a", "8", None));
         assert!(text.contains("an unknown field manager"), "{text}");
         assert_eq!(fields.get("manager"), None);
     }

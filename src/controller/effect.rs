@@ -56,6 +56,14 @@ impl Watched {
             Self::Rules => "rules",
         }
     }
+
+    /// Returns what to do if the API server does not serve the resource, for messages.
+    pub(super) fn remedy(self) -> &'static str {
+        match self {
+            Self::Nodes => "",
+            Self::Rules => ": the CustomResourceDefinition is not installed; apply the file in crds/",
+        }
+    }
 }
 
 /// An event from outside.
@@ -169,4 +177,11 @@ pub(super) struct Step {
     pub(super) watches_pods: bool,
     /// Whether the process may end.
     pub(super) done: bool,
+}
+
+impl Step {
+    /// Has the next step run at this time at the latest.
+    pub(super) fn wake_by(&mut self, at: Option<Instant>) {
+        self.wake = self.wake.into_iter().chain(at).min();
+    }
 }

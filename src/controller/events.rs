@@ -90,10 +90,10 @@ pub(super) struct RuleSubject {
 }
 
 /// A node as the subject of an Event.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NodeSubject<'a> {
-    pub(super) name: &'a str,
-    pub(super) uid: &'a str,
+#[derive(Clone, Debug)]
+pub(super) struct NodeSubject {
+    pub(super) name: Arc<str>,
+    pub(super) uid: Box<str>,
 }
 
 impl Events {
@@ -112,7 +112,7 @@ impl Events {
     }
 
     /// Reports an Event on a node.
-    pub(super) fn on_node(&mut self, node: NodeSubject<'_>, template: &EventTemplate, now: Now) {
+    pub(super) fn on_node(&mut self, node: &NodeSubject, template: &EventTemplate, now: Now) {
         let key = RateLimitKey { rule: Arc::from(""), reason: template.reason, on_rule: false };
         self.report(key, || node_reference(node), None, template, now);
     }
@@ -120,7 +120,7 @@ impl Events {
     /// Reports an Event on a node and on the rule that caused it. Returns false if the limit suppresses it.
     pub(super) fn on_both(
         &mut self,
-        node: NodeSubject<'_>,
+        node: &NodeSubject,
         rule: &RuleSubject,
         template: &EventTemplate,
         now: Now,
@@ -272,12 +272,12 @@ fn shortened(mut template: String, suppressed: u32) -> String {
     template + &more
 }
 
-fn node_reference(node: NodeSubject<'_>) -> ObjectReference {
+fn node_reference(node: &NodeSubject) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
-        name: Some(node.name.to_owned()),
-        uid: Some(node.uid.to_owned()),
+        name: Some(node.name.to_string()),
+        uid: Some(node.uid.to_string()),
         ..ObjectReference::default()
     }
 }

@@ -9,10 +9,11 @@ mod resets;
 mod start;
 mod state;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
+use tokio::time::Instant;
 
 use super::rules::NamedRules;
 use super::tally::{Standings, Tally};
@@ -20,7 +21,7 @@ use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pool::Pool;
-pub(super) use failure::Cause;
+pub(super) use failure::{Attempt, Cause};
 use map::NodeMap;
 pub(super) use start::Start;
 pub(super) use state::{NodeState, has_resource};
@@ -217,7 +218,7 @@ impl Nodes {
         self.tally.update(name, &state.standings, standings);
         let before = std::mem::replace(&mut state.standings, self.standings.intern(standings));
         let standings = state.standings.iter().enumerate();
-        let problems = standings.filter(|(_, (_, standing))| standing.state().info().is_problem);
+        let problems = standings.filter(|(_, (_, standing))| standing.state().is_problem());
         let is_new = |(place, now): &(usize, &_)| before.get(*place) != Some(*now) && !before.contains(now);
         problems.filter(is_new).map(|(place, _)| place).collect()
     }
@@ -245,6 +246,7 @@ impl Nodes {
     }
 
     /// Returns the nodes in the order of their names.
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &NodeState)> {
         self.by_name.iter()
     }
@@ -275,8 +277,25 @@ impl Nodes {
         rules
     }
 
-    pub(super) fn tally(&mut self) -> &mut Tally {
-        &mut self.tally
+    /// Resumes a contest that was begun before this process led.
+    pub(super) fn resume_contest(&mut self, node: &str, resource: &str, now: Instant) {
+        if let Some(state) = self.by_name.get_mut(node) {
+            state.work_mut().conflicts.resume(resource, now);
+        }
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Returns the rules whose states on nodes have changed since the last call.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
+        self.tally.take_changed()
+    }
+
+    /// Returns whether a patch whose response was lost after `since` may still be applied.
+    pub(super) fn may_be_patched(&self, since: Instant) -> bool {
+        self.by_name.iter().any(|(_, state)| state.may_be_patched(since))
     }
 
     pub(super) fn counts(&self, rule: &str) -> Option<&super::tally::Counts> {

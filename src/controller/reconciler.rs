@@ -11,23 +11,18 @@
 //!        └─ a patch ─▶ after a failure: wait
 //!                   └▶ else: Patch ──slot──▶ planned again ──▶ in flight ──▶ Plan, with the node as it is now
 //! ```
+//!
+//! Each part owns its state: `fleet.rs` the nodes and the work on them, `statuses.rs` the statuses of rules, `report.rs`
+//! what is logged, counted and shown. This file takes what one part returns to the others.
 
 mod conditions;
-mod confinement;
 mod decide;
-mod nodes;
-mod protection;
-mod replies;
-mod reports;
-mod rollouts;
-mod rules;
-mod standby;
+mod fleet;
+mod happening;
+mod report;
 mod standings;
 mod statuses;
-mod usage;
-mod watches;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::runtime::watcher::{self, Event};
@@ -35,25 +30,23 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::confinement::Confinement;
-use super::device_classes::DeviceClasses;
 use super::effect::{Completion, Effect, Now, Observation, Request, Step, Watched};
 use super::events::Events;
 use super::leader::{Ending, Leader};
-use super::nodes::Nodes;
+use super::limiter::Kind;
 use super::options::{Diagnostics, Options};
-use super::protection::Protection;
-use super::readiness::Readiness;
-use super::requested::Requested;
-use super::rules::Rules;
-use super::rules_by_state::RulesByState;
-use super::schedule::Schedule;
-use super::status_writes::StatusWrites;
-use super::usage::Usage;
-use super::watches::{Failed, Watches};
-use super::work_queue::{Rank, Stage};
-use crate::cluster::lease::{Candidate, Leadership};
-use crate::model::node::ApiNode;
-use crate::planner::Memo;
+use super::rules::{Enqueue, RuleObject, Rules, Seen};
+use super::tally::Counts;
+use super::usage::{Usage, Woken};
+use super::watches::Watches;
+use crate::cluster::error::is_expired;
+use crate::cluster::lease::Candidate;
+use crate::model::node::{ApiNode, Node};
+use crate::planner::rules::Rule;
+use decide::Authority;
+use fleet::{Fleet, Known};
+use report::{Report, Reporter};
+use statuses::{NewStatus, Statuses, View, result_name};
 
 /// How many nodes are planned before other events are handled.
 const PLAN_BATCH_SIZE: usize = 256;
@@ -61,75 +54,35 @@ const PLAN_BATCH_SIZE: usize = 256;
 #[derive(Clone)]
 pub(super) struct Reconciler {
     options: Options,
-    diagnostics: Diagnostics,
     leader: Leader,
     rules: Rules,
-    nodes: Nodes,
-    schedule: Schedule,
-    plans: Memo,
-    reports: Reports,
-    cluster: ClusterFacts,
-    watches: Watches,
+    fleet: Fleet,
     usage: Usage,
-    requested: Requested,
-}
-
-/// What the reconciler knows about the cluster besides nodes and rules.
-#[derive(Clone)]
-struct ClusterFacts {
-    device_classes: DeviceClasses,
-    protection: Protection,
+    statuses: Statuses,
+    watches: Watches,
     confinement: Confinement,
-}
-
-/// What the reconciler reports besides logs and metrics.
-#[derive(Clone)]
-struct Reports {
-    events: Events,
-    statuses: StatusWrites,
-    /// The first rejection for a missing permission, while a node waits for that permission.
-    forbidden: Option<String>,
+    report: Report,
     /// Whether the gauges of a leader must be set again.
     gauges_changed: bool,
-    rules: RulesByState,
-    /// The rules whose metrics must be set again.
-    changed_rules: BTreeSet<Arc<str>>,
-    /// The number of nodes planned in the current step.
-    planned: usize,
 }
 
 impl Reconciler {
     pub(super) fn new(candidate: Candidate, options: Options, diagnostics: Diagnostics) -> Self {
-        let reports = Reports {
-            events: Events::new(candidate.identity.clone(), options.seed),
-            statuses: StatusWrites::default(),
-            forbidden: None,
-            gauges_changed: false,
-            rules: RulesByState::default(),
-            changed_rules: BTreeSet::new(),
-            planned: 0,
-        };
-        let cluster = ClusterFacts {
-            device_classes: DeviceClasses::default(),
-            protection: Protection::default(),
-            confinement: Confinement::new(options.confinement_test),
-        };
-        let mut reconciler = Self {
+        let report = Report::new(Events::new(candidate.identity.clone(), options.seed), diagnostics);
+        let mut confinement = Confinement::new(options.confinement_test);
+        confinement.take_change().into_iter().for_each(|state| report.confinement(state));
+        Self {
             leader: Leader::new(candidate),
-            schedule: Schedule::new(options.concurrency, options.rollouts, options.seed),
-            nodes: Nodes::new(options.node_condition),
             rules: Rules::new(options.max_rules_memory),
-            options,
-            diagnostics,
-            plans: Memo::default(),
-            reports,
-            cluster,
-            watches: Watches::default(),
+            fleet: Fleet::new(&options),
             usage: Usage::default(),
-            requested: Requested::default(),
-        };
-        reconciler.report_confinement();
-        reconciler
+            statuses: Statuses::default(),
+            watches: Watches::default(),
+            confinement,
+            report,
+            options,
+            gauges_changed: false,
+        }
     }
 
     /// Handles an observation.
@@ -138,17 +91,27 @@ impl Reconciler {
             Observation::Lease(event) => self.leader.observe(event, now),
             Observation::Rule(event) => self.observe_rule(event, now),
             Observation::Node(event) => self.observe_node(event, now),
-            Observation::Pods(event) => self.observe_pods(event, now),
-            Observation::PodsHeard(at) => self.pods_heard(at, now),
+            Observation::Pods(event) => {
+                if event.as_ref().is_err_and(is_expired) {
+                    self.report.pods_expired();
+                }
+                let woken = self.usage.observe(event, now.instant);
+                self.follow_pods(woken, now);
+                self.report.unreadable_pods(&mut self.usage);
+            }
+            Observation::PodsHeard(at) => {
+                let woken = self.usage.heard(at);
+                self.follow_pods(woken, now);
+            }
             Observation::WatchBegan(watched) => self.watches.began(watched, now.instant),
             Observation::DeviceClass(event) => {
-                if self.cluster.device_classes.apply(event) {
-                    self.touch_all_statuses(now.instant);
+                if self.statuses.observe_class(event) {
+                    self.statuses.touch_all(&self.rules, now.instant);
                 }
             }
-            Observation::Protection(kind, event) => self.observe_protection(kind, event),
+            Observation::Protection(kind, event) => self.report.observe_protection(kind, event),
             Observation::Stop => {
-                info!(in_flight = self.schedule.limiter.writes(), "stopping");
+                info!(in_flight = self.fleet.schedule().writes(), "stopping");
                 self.leader.stop(now.instant);
             }
         }
@@ -156,24 +119,32 @@ impl Reconciler {
 
     /// Handles the response to a request.
     pub(super) fn complete(&mut self, completion: Completion, now: Now) {
+        let schedule = self.fleet.schedule_mut();
         match completion {
             Completion::LeaseWritten { started, written, found } => {
                 self.leader.written(written, found.map(|lease| *lease), started, now);
             }
             Completion::LeaseReleased => self.leader.released(),
-            Completion::NodePatched { slot, node, reply } => self.node_patched(slot, &node, reply, now),
+            Completion::NodePatched { slot, node, reply } => {
+                self.fleet.answered(slot, &node, reply, self.leader.leads(now.instant), now.instant);
+            }
             Completion::StatusPatched { slot, rule, uid, result } => {
-                self.schedule.limiter.give_back(slot);
-                self.status_patched(&rule, uid, result, now.instant);
+                schedule.give_back(slot);
+                self.report.metrics().status_written(result_name(&result));
+                let attempt = schedule.attempt(None, now.instant);
+                let pause = self.statuses.written(&rule, uid, result, &mut self.rules, attempt);
+                pause.into_iter().for_each(|pause| schedule.pause_statuses(pause, now.instant));
             }
             Completion::EventCreated { slot, event, result } => {
-                self.schedule.limiter.give_back(slot);
-                self.reports.events.written(event, result, now.instant);
+                schedule.give_back(slot);
+                self.report.events().written(event, result, now.instant);
             }
             Completion::ConfinementTested { number, reply } => {
-                self.confinement_tested(number, reply);
+                let result = self.confinement.tested(number, reply);
+                self.report.metrics().confinement_tests.get_or_create(&[("result", result)]).inc();
             }
         }
+        self.report_happenings(now);
     }
 
     /// Returns whether the controller ends because the API server went back to an earlier state.
@@ -183,189 +154,356 @@ impl Reconciler {
 
     /// Decides what to send now.
     pub(super) fn next(&mut self, now: Now) -> Step {
-        let mut step = Step { relists_nodes: self.nodes.take_relist(), ..Step::default() };
+        let mut step = Step { relists_nodes: self.fleet.take_relist(), ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);
-        self.expire_usage(now);
-        let (is_stopping, leads) = (self.leader.is_stopping(), self.leads(now.instant));
+        let woken = self.usage.expire(now.instant);
+        self.follow_pods(woken, now);
+        let (is_stopping, leads) = (self.leader.is_stopping(), self.leader.leads(now.instant));
         if leads && !is_stopping {
-            self.plan(now, &mut step);
+            step.planned = self.plan(now);
         }
         // What the statuses report that are sent now depends on it.
         self.follow_usage(now, &mut step);
-        match (is_stopping, leads) {
-            (true, _) => self.finish(now, &mut step),
-            (false, true) => self.work(now, &mut step),
-            (false, false) => self.stand_by(now, &mut step),
+        if is_stopping {
+            let schedule = self.fleet.schedule();
+            let since = now.instant.checked_sub(self.leader.lease_duration());
+            let may_land = || since.is_some_and(|since| self.fleet.nodes().may_be_patched(since));
+            match self.leader.end(schedule.writes(), may_land, now.instant, &mut step.requests) {
+                Ending::Draining(until) => step.wake_by(Some(until)),
+                Ending::Releasing => {}
+                Ending::Done => step.done = true,
+            }
+        } else if leads {
+            self.work(now, &mut step);
+        } else {
+            self.stand_by(now, &mut step);
         }
-        self.report_gauges(now.instant);
+        self.report_gauges(now);
         step.relists_rules = self.rules.take_relist(now.instant);
         step
     }
 
-    /// Ends leadership, once nothing is in flight.
-    fn finish(&mut self, now: Now, step: &mut Step) {
-        let in_flight = self.schedule.limiter.writes();
-        let since = now.instant.checked_sub(self.leader.lease_duration());
-        let may_land = || {
-            let mut nodes = self.nodes.iter();
-            since.is_some_and(|since| nodes.any(|(_, state)| state.may_be_patched(since)))
-        };
-        match self.leader.end(in_flight, may_land, now.instant, &mut step.requests) {
-            Ending::Draining(until) => {
-                step.wake = Some(step.wake.map_or(until, |wake| wake.min(until)));
-            }
-            Ending::Releasing => {}
-            Ending::Done => step.done = true,
+    /// Plans the nodes of a leader. Returns how many.
+    fn plan(&mut self, now: Now) -> usize {
+        self.fleet.wake_due(now.instant);
+        // Begins the watch anew when the delay of a hold is over: the list ends it, and what came back since may be missing
+        // in the watch. The list that a new leader needs comes first.
+        if self.knows_all() && self.rules.take_due_list(now.instant) {
+            self.rules.list_again();
         }
+        let (fleet, known) = self.lend(now);
+        let planned = fleet.plan(PLAN_BATCH_SIZE, known);
+        self.report_happenings(now);
+        // Stalls the youngest rules if the states of all rules on all nodes take too much memory.
+        let nodes = self.fleet.nodes();
+        let selected = |rule: &str| nodes.counts(rule).map_or(0, Counts::selected);
+        let touched = self.rules.bound_nodes(nodes.tally().selected(), selected);
+        if !touched.is_empty() {
+            self.follow_rules(Seen { enqueue: Enqueue::All, touched, removed: Vec::new(), is_list: false }, now);
+        }
+        let (fleet, known) = self.lend(now);
+        let planned = planned + fleet.plan_in_flight(PLAN_BATCH_SIZE - planned, known);
+        self.report_happenings(now);
+        planned
     }
 
-    /// Plans the nodes of a leader.
-    fn plan(&mut self, now: Now, step: &mut Step) {
-        self.wake_due(now);
-        self.resume_ended(now);
-        self.list_rules_after_hold(now.instant);
-        self.reports.planned = 0;
-        while self.reports.planned < PLAN_BATCH_SIZE
-            && let Some(name) = self.schedule.queue.pop(Stage::Plan)
-        {
-            self.reconcile(&name, now);
-        }
-        self.bound_memory(now);
-        while self.reports.planned < PLAN_BATCH_SIZE
-            && let Some(name) = self.schedule.standings_due.pop_first()
-        {
-            // If the response has arrived in the meantime, the node was planned with it.
-            if self.schedule.queue.is_in_flight(&name) {
-                self.reconcile(&name, now);
-            }
-        }
-        step.planned = self.reports.planned;
+    /// Lends the nodes, with what decisions about them depend on.
+    fn lend(&mut self, now: Now) -> (&mut Fleet, Known<'_>) {
+        let authority = match (self.leader.leads(now.instant), self.knows_all()) {
+            (false, _) => Authority::Resets,
+            (true, false) => Authority::Repairs,
+            (true, true) => Authority::Rules,
+        };
+        (&mut self.fleet, Known { authority, rules: &self.rules, usage: &self.usage, now })
     }
 
     /// Sends what a leader has to send.
     fn work(&mut self, now: Now, step: &mut Step) {
-        if let Some(deadline) = self.write_deadline(now.instant) {
+        if let Some(deadline) = self.leader.write_deadline(now.instant, self.options.request_timeout) {
             self.send_patches(deadline, now, step);
             // While nodes are still to be planned, the counts are about to change.
-            if !self.has_unplanned() {
+            if !self.fleet.schedule().has_unplanned() {
                 self.send_statuses(deadline, now, step);
             }
-            self.send_events(deadline, now.instant, step);
-            self.test_confinement(deadline, now, step);
+            while self.report.events().is_ready(now.instant)
+                && let Some(slot) = self.fleet.schedule_mut().take_slot(Kind::Event, now.instant)
+            {
+                match self.report.events().pop() {
+                    Some(event) => {
+                        step.requests.push(Request { effect: Effect::CreateEvent { slot, event }, deadline })
+                    }
+                    None => {
+                        self.fleet.schedule_mut().give_back(slot);
+                        break;
+                    }
+                }
+            }
+            let test = self.confinement.next(self.fleet.nodes(), now);
+            step.requests.extend(test.map(|effect| Request { effect, deadline }));
         }
-        if self.has_unplanned() {
-            step.wake = Some(now.instant);
-        }
-        self.report_forbidden();
+        self.report_happenings(now);
+        self.report.forbidden(self.fleet.schedule().is_any_forbidden());
+        let schedule = self.fleet.schedule();
         let wakes = [
-            step.wake,
-            self.schedule.queue.next_due(),
-            self.schedule.limiter.next_wake(now.instant),
+            schedule.has_unplanned().then_some(now.instant),
+            schedule.next_due(),
+            schedule.next_slot(now.instant),
             // The hold does not end before rules and nodes are known.
             self.rules.hold().until().filter(|_| self.knows_all()),
-            self.schedule.rollouts.next_end(),
-            self.reports.events.next_due(now.instant),
-            self.reports.statuses.next_due(now.instant),
-            self.cluster.confinement.next_due().filter(|_| self.nodes.listed()),
+            self.fleet.next_resume(),
+            self.report.next_event(now.instant),
+            self.statuses.next_due(now.instant),
+            self.confinement.next_due().filter(|_| self.fleet.nodes().listed()),
         ];
-        step.wake = wakes.into_iter().flatten().min();
+        step.wake_by(wakes.into_iter().flatten().min());
     }
 
-    /// Returns whether nodes are to be planned now.
-    fn has_unplanned(&self) -> bool {
-        self.schedule.queue.len(Stage::Plan) > 0 || !self.schedule.standings_due.is_empty()
+    /// Sends the patches for which there are slots.
+    fn send_patches(&mut self, deadline: Instant, now: Now, step: &mut Step) {
+        let (fleet, known) = self.lend(now);
+        step.requests.extend(std::iter::from_fn(|| fleet.next_patch(known)).map(|effect| Request { effect, deadline }));
+        self.report_happenings(now);
     }
 
-    fn leads(&self, now: Instant) -> bool {
-        self.leader.leads(now)
+    /// Sends the statuses that are due, if they have changed.
+    fn send_statuses(&mut self, deadline: Instant, now: Now, step: &mut Step) {
+        let changed = self.fleet.take_changed();
+        self.gauges_changed |= !changed.is_empty();
+        let exists = |rule: &_| self.rules.get(rule).is_some();
+        changed.iter().filter(|rule| exists(rule)).for_each(|rule| self.statuses.touch(rule, now.instant));
+        let changed = self.fleet.take_changed_use();
+        changed.iter().filter(|rule| exists(rule)).for_each(|rule| self.statuses.touch_use(rule, now.instant));
+        if !self.knows_all() {
+            return;
+        }
+        while self.fleet.schedule().is_free(Kind::Status, now.instant)
+            && let Some(rule) = self.statuses.pop(now.instant)
+        {
+            let view = View { rules: &self.rules, fleet: &self.fleet, usage: &self.usage, now };
+            let Some(NewStatus { uid, status, observed }) = self.statuses.new_status(&rule, view) else { continue };
+            let by = Reporter { rules: &self.rules, leads: true, now };
+            self.report.status(&rule, &observed, self.fleet.nodes().counts(&rule), by);
+            let Some(slot) = self.fleet.schedule_mut().take_slot(Kind::Status, now.instant) else { break };
+            self.statuses.sent(&rule, observed, now.instant);
+            let effect = Effect::PatchStatus { slot, rule, uid, status: Box::new(status) };
+            step.requests.push(Request { effect, deadline });
+        }
     }
 
-    /// Returns the deadline for the response to a request sent now; `None` if this process does not lead.
-    fn write_deadline(&self, now: Instant) -> Option<Instant> {
-        self.leader.write_deadline(now, self.options.request_timeout)
+    /// Does what a standby may do: it restores values that a kubelet has reset to 0 if the leader does not (I6). A pod that
+    /// uses the value survives for about a second after a reset, while a crashed leader is replaced after 15 seconds.
+    fn stand_by(&mut self, now: Now, step: &mut Step) {
+        self.fleet.wake_due(now.instant);
+        let (fleet, known) = self.lend(now);
+        fleet.plan(PLAN_BATCH_SIZE, known);
+        // The patch is correct whenever it is applied, so no Lease bounds it.
+        self.send_patches(now.instant + self.options.request_timeout, now, step);
+        let schedule = self.fleet.schedule();
+        step.wake_by(schedule.next_due());
+        step.wake_by(schedule.has_ready().then_some(now.instant));
     }
 
     /// Handles a change of leadership. A new leader plans every node with the current rules, since its knowledge of
     /// rules, failures and pauses may be stale. A process that loses leadership stops reporting.
     fn follow_leadership(&mut self, now: Now) {
         if let Some(leadership) = self.leader.take_report() {
-            self.set_ready(|readiness| {
-                (readiness.lease, readiness.standby) = match leadership {
-                    Leadership::Leader { .. } => (None, None),
-                    Leadership::Standby(None) => (None, Some("no leader is elected yet".to_owned())),
-                    Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} is the leader"))),
-                    Leadership::Unavailable(why) => (Some(why), None),
-                };
-            });
+            self.report.leadership(leadership);
         }
         let Some(leads) = self.leader.take_change(now.instant) else { return };
-        self.diagnostics.metrics.leader.set(leads.into());
-        self.reports.gauges_changed = true;
-        self.cluster.confinement.follow(leads, now.instant);
-        self.report_confinement();
+        self.report.leads(leads);
+        self.gauges_changed = true;
+        self.confinement.follow(leads, now.instant);
         if leads {
             self.rules.list_again();
-            self.restart_all(now);
         } else {
-            self.reports.forbidden = None;
-            self.reports.events.clear();
             self.rules.stand_by();
-            // Planned changes are not sent anymore.
-            self.restart_nodes(now);
-            self.report_forbidden();
         }
+        // Planned changes are not sent anymore.
+        self.fleet.restart(now.instant);
+        if leads {
+            self.fleet.resume_contests(&self.rules, now.instant);
+            self.statuses.touch_all(&self.rules, now.instant);
+        }
+        self.report_happenings(now);
+    }
+
+    /// Reports broken watches. If this process can renew the Lease while a watch stays broken, another replica is given a
+    /// turn: the cause may be local.
+    fn follow_watches(&mut self, now: Now, step: &mut Step) {
+        for watched in Watched::ALL {
+            if let Some(report) = self.watches.take_report(watched, now.instant) {
+                self.report.watch(watched, report);
+            }
+        }
+        let patience = self.leader.lease_duration();
+        let led_since = self.leader.led_since();
+        if let Some(led_since) = led_since
+            && !self.leader.is_stopping()
+            && let Some(watched) = self.watches.take_yield(led_since, patience, now.instant)
+        {
+            self.report.yields(watched, patience);
+            self.leader.yield_lease(now.instant);
+        }
+        step.wake_by(self.watches.next_change(led_since, patience, now.instant));
     }
 
     fn observe_node(&mut self, event: watcher::Result<Event<ApiNode>>, now: Now) {
-        let event = match event {
+        let event = match self.watches.shown(Watched::Nodes, event, now) {
             Ok(event) => event,
-            Err(error) => {
-                let message = self.watch_failed(Watched::Nodes, &error, "", now);
-                if !self.nodes.listed() && message.is_some() {
-                    self.set_ready(|readiness| readiness.nodes = message);
-                }
-                return;
-            }
+            Err(failed) => return self.report.watch_failed(Watched::Nodes, failed),
         };
-        // A new list may fail like the previous one.
-        if !matches!(event, Event::Init) {
-            self.watches.works(Watched::Nodes);
-        }
-        let listed = self.nodes.listed();
-        let seen = self.nodes.observe(event);
-        let is_in_flight = seen.changed.as_ref().is_some_and(|(name, _)| self.schedule.queue.is_in_flight(name));
-        self.leave_rollout(&seen, is_in_flight);
-        self.follow_node(seen, now);
-        if self.nodes.listed() && !listed {
-            info!(nodes = self.nodes.len(), "all nodes listed");
-            self.set_ready(|readiness| readiness.nodes = None);
+        let listed = self.fleet.nodes().listed();
+        self.fleet.observe(event, now.instant);
+        self.report_happenings(now);
+        let nodes = self.fleet.nodes();
+        if nodes.listed() && !listed {
+            self.report.listed(Watched::Nodes, nodes.len());
             self.begin_if_complete(now);
         }
     }
 
+    /// Handles an event of the watch of rules. A new leader begins it again: the list with which it begins is its evidence
+    /// (I4).
+    fn observe_rule(&mut self, event: watcher::Result<Event<RuleObject>>, now: Now) {
+        let event = match self.watches.shown(Watched::Rules, event, now) {
+            Ok(event) => event,
+            Err(failed) => return self.report.watch_failed(Watched::Rules, failed),
+        };
+        let were_known = self.rules.are_known();
+        let seen = self.rules.observe(event);
+        let is_list = seen.is_list;
+        self.follow_rules(seen, now);
+        if is_list && were_known {
+            self.hold_missing(now);
+        } else if is_list {
+            self.begin_if_complete(now);
+        }
+    }
+
+    fn follow_rules(&mut self, seen: Seen, now: Now) {
+        let Seen { enqueue, touched, removed, is_list } = seen;
+        let (fleet, at) = (&mut self.fleet, now.instant);
+        if enqueue != Enqueue::None {
+            fleet.keep(self.rules.facts());
+        }
+        match &enqueue {
+            Enqueue::None => {}
+            Enqueue::Selected(rules) => fleet.enqueue_where(|node| selects(rules, node), at),
+            Enqueue::SelectedOrRecorded(rules, name) => {
+                let is_recorded = fleet.rules_in_ledgers().contains(name);
+                fleet.enqueue_where(|node| is_recorded || selects(rules, node), at);
+            }
+            Enqueue::All => fleet.enqueue_where(|_| true, at),
+        }
+        if enqueue != Enqueue::None {
+            touched.iter().chain(&removed).for_each(|rule| fleet.restart_rollout(rule, at));
+        }
+        removed.iter().for_each(|rule| self.statuses.forget(rule));
+        touched.iter().for_each(|rule| self.statuses.touch(rule, at));
+        if is_list {
+            self.report.listed(Watched::Rules, touched.len());
+        }
+        self.report.memory(&mut self.rules);
+        self.gauges_changed = true;
+    }
+
     /// Returns whether all rules and nodes are known: until then, only repairs from ledgers are written (I4).
     fn knows_all(&self) -> bool {
-        self.rules.are_known() && self.nodes.listed()
+        self.rules.are_known() && self.fleet.nodes().listed()
     }
 
-    fn set_ready(&self, change: impl FnOnce(&mut Readiness)) {
-        self.diagnostics.readiness.send_if_modified(|readiness| {
-            let before = readiness.clone();
-            change(readiness);
-            *readiness != before
-        });
-    }
-
-    /// Readiness fails from the first patch rejected for a missing permission until no node waits for that permission.
-    fn report_forbidden(&mut self) {
-        if !self.schedule.kept_back.is_any_forbidden() {
-            self.reports.forbidden = None;
+    /// Starts full reconciliation once all nodes and rules are known; until then, only repairs are written.
+    fn begin_if_complete(&mut self, now: Now) {
+        if !self.knows_all() {
+            return;
         }
-        let forbidden = &self.reports.forbidden;
-        self.set_ready(|readiness| readiness.patches.clone_from(forbidden));
+        self.fleet.resume_contests(&self.rules, now.instant);
+        self.hold_missing(now);
+        // A hold that waits for the list that has just been evaluated is over.
+        self.report.still_missing(self.rules.end_hold());
+        self.fleet.begin(now);
     }
+
+    /// Holds the rules that ledgers name and a complete list lacks, if most rules are missing (I4).
+    fn hold_missing(&mut self, now: Now) {
+        if !self.knows_all() {
+            return;
+        }
+        let in_ledgers = self.fleet.rules_in_ledgers();
+        let delay = self.options.mass_withdrawal_delay;
+        if !self.rules.hold_missing(&in_ledgers, delay, now.instant) {
+            return;
+        }
+        self.report.missing(self.rules.hold().len(), in_ledgers.len(), delay);
+        self.gauges_changed = true;
+        self.fleet.enqueue_where(|_| true, now.instant);
+    }
+
+    /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
+    /// such rule is left, also while a leader lists the rules again: to begin it costs a list of all pods.
+    fn follow_usage(&mut self, now: Now, step: &mut Step) {
+        let is_on = self.usage.is_on();
+        let may_begin = is_on || self.knows_all();
+        let nodes = self.fleet.nodes();
+        let selects = |rule: &str| is_on || nodes.counts(rule).is_some_and(|counts| counts.selected() > 0);
+        let is_wanted = self.leader.leads(now.instant) && may_begin && self.rules.depend_on_pods(selects);
+        if is_wanted != is_on {
+            self.usage.follow(is_wanted);
+            self.report.pods(&self.usage, now);
+            self.statuses.touch_all(&self.rules, now.instant);
+        }
+        step.watches_pods = is_wanted;
+        step.wake_by(self.usage.next_change(now.instant));
+    }
+
+    /// Plans the nodes again for which it is known now what pods request, or not anymore.
+    fn follow_pods(&mut self, woken: Woken, now: Now) {
+        self.report.pods(&self.usage, now);
+        match woken {
+            Woken::Nothing => {}
+            Woken::Node(name) => self.fleet.follow_pods(&name, now.instant),
+            Woken::All => {
+                self.fleet.enqueue_where(|_| true, now.instant);
+                self.statuses.touch_all(&self.rules, now.instant);
+            }
+        }
+    }
+
+    /// Reports what has happened since the last call.
+    fn report_happenings(&mut self, now: Now) {
+        let by = Reporter { rules: &self.rules, leads: self.leader.leads(now.instant), now };
+        for happening in self.fleet.take_happenings() {
+            self.report.happened(happening, by);
+        }
+        self.confinement.take_change().into_iter().for_each(|state| self.report.confinement(state));
+    }
+
+    /// Sets the gauges of a leader: what it knows, or nothing if this process does not lead. While nodes are still to be
+    /// planned, the counts are about to change.
+    fn report_gauges(&mut self, now: Now) {
+        let view = View { rules: &self.rules, fleet: &self.fleet, usage: &self.usage, now };
+        if !self.leader.leads(now.instant) {
+            self.statuses.stand_by();
+            self.report.metrics().amounts.clear();
+            if std::mem::take(&mut self.gauges_changed) {
+                self.report.metrics().report(None);
+            }
+        } else if !self.fleet.schedule().has_unplanned() {
+            let amounts = self.statuses.take_amounts(view);
+            self.gauges_changed |= !amounts.is_empty();
+            self.report.amounts(amounts);
+            if std::mem::take(&mut self.gauges_changed) {
+                self.report.metrics().report(Some(&self.statuses.gauges(view)));
+            }
+        }
+    }
+}
+
+/// Returns whether one of the rules selects a node.
+fn selects(rules: &[Arc<Rule>], node: &Node) -> bool {
+    rules.iter().any(|rule| rule.selection.selects(node))
 }
 
 #[cfg(test)]

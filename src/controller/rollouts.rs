@@ -89,11 +89,38 @@ impl Rollouts {
         }
     }
 
+    /// Records that these changes failed, in a patch that was sent at this time. Returns the stops that follow, each with
+    /// its rule.
+    pub(super) fn patch_failed(
+        &mut self,
+        node: &Arc<str>,
+        changes: &[Change],
+        sent_at: Instant,
+        now: Instant,
+    ) -> Vec<(Arc<str>, Stopped)> {
+        let stopped = changes.iter().filter_map(|change| {
+            let rule: Arc<str> = change.rule()?.into();
+            let stopped = self.failed(&rule, node, &change.resource, sent_at, now)?;
+            Some((rule, stopped))
+        });
+        stopped.collect()
+    }
+
+    /// Records that these changes succeeded, in a patch that was sent at this time. Returns the nodes that need not wait
+    /// anymore.
+    pub(super) fn patch_succeeded(&mut self, node: &str, changes: &[Change], sent_at: Instant) -> Vec<Arc<str>> {
+        // A repair of what was there before shows nothing.
+        let changes = changes.iter().filter(|change| !change.is_repair());
+        let by_rule = changes.filter_map(|change| Some((change.rule()?, change)));
+        by_rule.flat_map(|(rule, change)| self.succeeded(rule, node, &change.resource, sent_at)).collect()
+    }
+
     /// Records the failure of a patch of this resource that was sent at this time. Returns a stop that follows.
-    pub(super) fn failed(
+    fn failed(
         &mut self,
         rule: &Arc<str>,
-        (node, resource): (&Arc<str>, &str),
+        node: &Arc<str>,
+        resource: &str,
         sent_at: Instant,
         now: Instant,
     ) -> Option<Stopped> {
@@ -122,12 +149,7 @@ impl Rollouts {
 
     /// Records that a patch of this resource succeeded that was sent at this time. Returns the nodes that need not wait
     /// anymore.
-    pub(super) fn succeeded(
-        &mut self,
-        rule: &str,
-        (node, resource): (&str, &str),
-        sent_at: Instant,
-    ) -> BTreeSet<Arc<str>> {
+    fn succeeded(&mut self, rule: &str, node: &str, resource: &str, sent_at: Instant) -> BTreeSet<Arc<str>> {
         let Some(rollout) = self.failing.get_mut(rule) else { return BTreeSet::new() };
         rollout.forget(node, resource);
         if rollout.stop.is_some_and(|stop| sent_at < stop.since) {
@@ -216,8 +238,7 @@ mod tests {
     }
 
     fn fail(rollouts: &mut Rollouts, nodes: std::ops::Range<usize>, now: Instant) -> Option<(usize, Duration)> {
-        let stops =
-            nodes.map(|number| rollouts.failed(&rule(), (&format!("node-{number}").into(), "dongle"), now, now));
+        let stops = nodes.map(|number| rollouts.failed(&rule(), &format!("node-{number}").into(), "dongle", now, now));
         let stops: Vec<_> = stops.collect();
         stops.into_iter().flatten().next().map(|Stopped { nodes, pause, .. }| (nodes, pause))
     }
@@ -259,8 +280,8 @@ mod tests {
         let mut rollouts = Rollouts::new(3);
         for number in 0..100 {
             assert_eq!(fail(&mut rollouts, number..number + 1, now), None);
-            rollouts.succeeded("rule", ("other-1", "dongle"), now);
-            rollouts.succeeded("rule", ("other-2", "dongle"), now);
+            rollouts.succeeded("rule", "other-1", "dongle", now);
+            rollouts.succeeded("rule", "other-2", "dongle", now);
         }
     }
 
@@ -271,7 +292,7 @@ mod tests {
         let mut rollouts = Rollouts::new(3);
         fail(&mut rollouts, 0..1, now);
         for _ in 0..1000 {
-            rollouts.succeeded("rule", ("other", "dongle"), now);
+            rollouts.succeeded("rule", "other", "dongle", now);
         }
         assert_eq!(fail(&mut rollouts, 1..4, now), None);
         assert_eq!(fail(&mut rollouts, 4..5, now), Some((5, MIN_PAUSE)));
@@ -282,8 +303,8 @@ mod tests {
         let now = Instant::now();
         let mut rollouts = Rollouts::new(1);
         rollouts.forget("rule", now + SECOND);
-        assert_eq!(rollouts.failed(&rule(), (&"node-0".into(), "dongle"), now, now + SECOND), None);
-        assert!(rollouts.failed(&rule(), (&"node-0".into(), "dongle"), now + SECOND, now + SECOND).is_some());
+        assert_eq!(rollouts.failed(&rule(), &"node-0".into(), "dongle", now, now + SECOND), None);
+        assert!(rollouts.failed(&rule(), &"node-0".into(), "dongle", now + SECOND, now + SECOND).is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -302,9 +323,9 @@ mod tests {
         let mut rollouts = Rollouts::new(1);
         fail(&mut rollouts, 0..1, now);
         rollouts.withhold("rule", &"node-7".into());
-        assert!(rollouts.succeeded("rule", ("node-1", "dongle"), now - SECOND).is_empty(), "sent before the stop");
+        assert!(rollouts.succeeded("rule", "node-1", "dongle", now - SECOND).is_empty(), "sent before the stop");
         assert!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now + SECOND).is_some());
-        let resumed = rollouts.succeeded("rule", ("node-1", "dongle"), now + SECOND);
+        let resumed = rollouts.succeeded("rule", "node-1", "dongle", now + SECOND);
         assert_eq!(resumed.into_iter().collect::<Vec<_>>(), ["node-7".into()]);
         assert_eq!(rollouts.rule_stopped_until("rule", "node-77", "dongle", now + SECOND), None);
     }

@@ -2,13 +2,13 @@
 
 mod census;
 mod crowding;
-mod deleting;
 mod hold;
 mod object;
 mod observed_status;
 mod state;
 mod states;
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub(super) use states::RuleStates;
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     by_name: RuleStates,
-    /// The rules that the watch shows to be deleted, and that still exist.
+    /// The rules that are being deleted, and that somebody's finalizer keeps. They declare nothing, as if they were gone: a
+    /// finalizer keeps the object, not its values. What is left of them is a status that reports it.
     deleting: RuleStates,
     /// The contents of a list in progress.
     listing: Option<Listing>,
@@ -40,9 +41,8 @@ pub(super) struct Rules {
     evidence: Evidence,
     /// Rules that are missing from a list together with many others: their values stay for a while.
     hold: Hold,
-    set: Arc<RuleSet>,
-    /// Whether the set must be compiled again.
-    is_dirty: bool,
+    /// The rules for planning, compiled once for all events since the last plan.
+    set: OnceCell<Arc<RuleSet>>,
     crowding: Crowding,
 }
 
@@ -108,8 +108,7 @@ impl Rules {
             listed: false,
             evidence: Evidence::Unneeded,
             hold: Hold::default(),
-            set: Arc::default(),
-            is_dirty: false,
+            set: OnceCell::new(),
             crowding: Crowding::default(),
         }
     }
@@ -152,7 +151,7 @@ impl Rules {
                 let enqueue = self.changed(before, &name);
                 // One that makes no room for itself changes nothing for others.
                 let is_crowded = touched.iter().any(|stalled| *stalled != name) || !removed.is_empty();
-                self.is_dirty |= is_crowded;
+                self.compile_again_if(is_crowded);
                 // Held values may be on nodes that the rule no longer selects, and others may have made room for it.
                 let enqueue = if was_held || is_crowded { Enqueue::All } else { enqueue };
                 if self.by_name.contains(&name) && !touched.contains(&name) {
@@ -204,11 +203,59 @@ impl Rules {
         let enqueue = if same && !first {
             Enqueue::None
         } else {
-            self.is_dirty = true;
+            self.compile_again_if(true);
             Enqueue::All
         };
         let touched = self.by_name.names().cloned().collect();
         Seen { enqueue, touched, removed, is_list: true }
+    }
+
+    /// Handles a rule that is being deleted.
+    fn observe_deletion(&mut self, object: RuleObject) -> Seen {
+        let (name, rule) = (Arc::from(object.name_any()), RuleState::new(object));
+        let mut seen = self.end(&name);
+        self.deleting.insert(Arc::clone(&name), rule);
+        if self.deleting.contains(&name) {
+            seen.touched.push(name);
+        }
+        seen
+    }
+
+    /// Handles a rule that is gone.
+    fn observe_end(&mut self, object: &RuleObject) -> Seen {
+        let name = Arc::from(object.name_any());
+        let mut seen = self.end(&name);
+        if self.deleting.remove(&name).is_some() {
+            seen.removed.push(name);
+        }
+        seen
+    }
+
+    /// Forgets what a rule declares.
+    fn end(&mut self, name: &Arc<str>) -> Seen {
+        let was_held = self.hold.deleted(name);
+        self.compile_again_if(was_held);
+        let Some(old) = self.by_name.remove(name) else {
+            // A list has shown that before, but not why.
+            return if was_held { Seen { enqueue: Enqueue::All, ..Seen::nothing() } } else { Seen::nothing() };
+        };
+        let enqueue = self.changed(Some(old), name);
+        Seen { enqueue, removed: vec![Arc::clone(name)], ..Seen::nothing() }
+    }
+
+    /// Replaces the rules that are being deleted by those of a complete list of the watch.
+    fn replace_deleting(&mut self, mut listed: RuleStates, seen: &mut Seen) {
+        self.by_name.names().for_each(|name| drop(listed.remove(name)));
+        // Their deletion is certain, unlike that of rules that a list lacks.
+        let mut has_changed = false;
+        for name in listed.names() {
+            has_changed |= self.hold.deleted(name);
+        }
+        self.compile_again_if(has_changed);
+        let before = std::mem::replace(&mut self.deleting, listed);
+        let gone = before.names().filter(|name| !self.deleting.contains(name) && !self.by_name.contains(name));
+        seen.removed.extend(gone.cloned());
+        seen.touched.extend(self.deleting.names().cloned());
     }
 
     fn changed(&mut self, old: Option<RuleState>, name: &str) -> Enqueue {
@@ -217,7 +264,7 @@ impl Rules {
         if old == new {
             return Enqueue::None;
         }
-        self.is_dirty = true;
+        self.set.take();
         let both = || old.into_iter().chain(new);
         let selected = both().filter_map(Result::ok).cloned().collect();
         if both().all(|rule| rule.is_ok_and(|rule| !rule.paused)) {
@@ -227,13 +274,19 @@ impl Rules {
         }
     }
 
-    fn compile(&mut self) {
+    fn compile_again_if(&mut self, has_changed: bool) {
+        if has_changed {
+            self.set.take();
+        }
+    }
+
+    fn compile(&self) -> Arc<RuleSet> {
         let valid = self.by_name.values().filter_map(|state| state.planned().ok().cloned());
         let invalid = self.by_name.iter();
         let invalid = invalid.filter_map(|(name, state)| Some((Arc::clone(name), state.planned().err()?)));
         let held = self.hold.names().map(|name| (Arc::clone(name), None));
         let set = RuleSet::new(valid, invalid.chain(held));
-        self.set = Arc::new(if self.by_name.is_partial() { set.among_others() } else { set });
+        Arc::new(if self.by_name.is_partial() { set.among_others() } else { set })
     }
 
     /// Decides after a complete list whether rules that ledgers name but that do not exist are held for `delay`.
@@ -241,7 +294,7 @@ impl Rules {
     pub(super) fn hold_missing(&mut self, in_ledgers: &NamedRules, delay: Duration, now: Instant) -> bool {
         let by_name = &self.by_name;
         let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains(name), delay, now);
-        self.is_dirty |= changed;
+        self.compile_again_if(changed);
         changed
     }
 
@@ -253,7 +306,7 @@ impl Rules {
     /// Ends the hold after a complete list, if it waits for this list. Returns the number of rules that were held.
     pub(super) fn end_hold(&mut self) -> usize {
         let held = self.hold.listed().len();
-        self.is_dirty |= held > 0;
+        self.compile_again_if(held > 0);
         held
     }
 
@@ -261,7 +314,7 @@ impl Rules {
     pub(super) fn stand_by(&mut self) {
         self.evidence = Evidence::Unneeded;
         self.hold.stand_by();
-        self.is_dirty = true;
+        self.compile_again_if(true);
     }
 
     /// Returns the held rules.
@@ -270,16 +323,14 @@ impl Rules {
     }
 
     /// Returns whether all rules have been listed once. Until then, no rule counts as gone.
+    #[cfg(test)]
     pub(super) fn listed(&self) -> bool {
         self.listed
     }
 
-    /// Returns the rules for planning. They are compiled once for all events since the last plan.
-    pub(super) fn set(&mut self) -> Arc<RuleSet> {
-        if std::mem::take(&mut self.is_dirty) {
-            self.compile();
-        }
-        Arc::clone(&self.set)
+    /// Returns the rules for planning.
+    pub(super) fn set(&self) -> &Arc<RuleSet> {
+        self.set.get_or_init(|| self.compile())
     }
 
     /// Returns what the rules read from nodes, besides labels. It compiles nothing, since many events may follow.
@@ -308,7 +359,7 @@ impl Rules {
     pub(super) fn bound_nodes(&mut self, nodes: usize, selected: impl Fn(&str) -> usize) -> Vec<Arc<str>> {
         let stalled = self.crowding.bound_nodes(&mut self.by_name, nodes, selected);
         // Nodes are still to be planned without rules that have just been stalled.
-        self.is_dirty |= !stalled.is_empty();
+        self.compile_again_if(!stalled.is_empty());
         stalled
     }
 
@@ -323,6 +374,22 @@ impl Rules {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &RuleState)> {
         self.by_name.iter()
+    }
+
+    /// Returns a rule that has a status: one that exists, or that is being deleted.
+    pub(super) fn with_status(&self, name: &str) -> Option<&RuleState> {
+        self.by_name.get(name).or_else(|| self.deleting.get(name))
+    }
+
+    /// Replaces the status that was observed of a rule.
+    pub(super) fn set_status(&mut self, name: &str, status: ObservedStatus) {
+        let rules = if self.by_name.contains(name) { &mut self.by_name } else { &mut self.deleting };
+        rules.set_status(name, status);
+    }
+
+    /// Returns the names of all rules that have a status.
+    pub(super) fn names_with_status(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.names().chain(self.deleting.names())
     }
 }
 

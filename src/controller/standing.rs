@@ -62,21 +62,10 @@ pub(super) struct StateInfo {
     pub(super) reason: Reason,
     /// The text after a number of nodes: "3 held at what pods request".
     pub(super) phrase: &'static str,
-    /// Whether `problems` names the node.
-    pub(super) is_problem: bool,
-    /// Whether the controller continues on its own, so that the rule is reconciling.
-    pub(super) is_working: bool,
 }
 
-const fn row(
-    state: State,
-    name: &'static str,
-    reason: Reason,
-    phrase: &'static str,
-    is_problem: bool,
-    is_working: bool,
-) -> StateInfo {
-    StateInfo { state, name, reason, phrase, is_problem, is_working }
+const fn row(state: State, name: &'static str, reason: Reason, phrase: &'static str) -> StateInfo {
+    StateInfo { state, name, reason, phrase }
 }
 
 /// The number of states.
@@ -85,22 +74,32 @@ pub(super) const STATES: usize = 13;
 /// Every state, by rank.
 #[rustfmt::skip]
 pub(super) const TABLE: [StateInfo; STATES] = [
-    row(State::Pending, "pending", Reason::Progressing, "being patched", false, true),
-    row(State::Stopped, "stopped", Reason::RolloutStopped, "waiting because patches of other nodes failed", false, true),
-    row(State::Failed, "failed", Reason::PatchFailed, "failed and retried", true, true),
-    row(State::InvalidLedger, "invalid_ledger", Reason::InvalidLedger, "with an unreadable ledger", true, false),
-    row(State::LedgerFull, "ledger_full", Reason::LedgerFull, "without room in the ledger", true, false),
-    row(State::Contested, "contested", Reason::Contested, "contested by another field manager", true, false),
-    row(State::Conflicted, "conflicted", Reason::Conflict, "left to another field manager", true, false),
-    row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for the watch of pods", true, false),
-    row(State::Held, "held", Reason::Held, "held at what pods request", true, true),
-    row(State::Paused, "paused", Reason::Paused, "not as declared while the rule is paused", true, false),
-    row(State::QuantityUnknown, "quantity_unknown", Reason::QuantityUnknown, "without a quantity that can be read", true, false),
-    row(State::Overridden, "overridden", Reason::Overridden, "overridden by another rule", false, false),
-    row(State::Advertised, "advertised", Reason::Advertised, "advertised", false, false),
+    row(State::Pending, "pending", Reason::Progressing, "being patched"),
+    row(State::Stopped, "stopped", Reason::RolloutStopped, "waiting because patches of other nodes failed"),
+    row(State::Failed, "failed", Reason::PatchFailed, "failed and retried"),
+    row(State::InvalidLedger, "invalid_ledger", Reason::InvalidLedger, "with an unreadable ledger"),
+    row(State::LedgerFull, "ledger_full", Reason::LedgerFull, "without room in the ledger"),
+    row(State::Contested, "contested", Reason::Contested, "contested by another field manager"),
+    row(State::Conflicted, "conflicted", Reason::Conflict, "left to another field manager"),
+    row(State::PodsUnavailable, "pods_unavailable", Reason::PodsUnavailable, "waiting for the watch of pods"),
+    row(State::Held, "held", Reason::Held, "held at what pods request"),
+    row(State::Paused, "paused", Reason::Paused, "not as declared while the rule is paused"),
+    row(State::QuantityUnknown, "quantity_unknown", Reason::QuantityUnknown, "without a quantity that can be read"),
+    row(State::Overridden, "overridden", Reason::Overridden, "overridden by another rule"),
+    row(State::Advertised, "advertised", Reason::Advertised, "advertised"),
 ];
 
 impl State {
+    /// Returns whether `problems` names the node.
+    pub(super) fn is_problem(self) -> bool {
+        !matches!(self, Self::Pending | Self::Stopped | Self::Overridden | Self::Advertised)
+    }
+
+    /// Returns whether the controller continues on its own, so that the rule is reconciling.
+    pub(super) fn is_working(self) -> bool {
+        matches!(self, Self::Pending | Self::Stopped | Self::Failed | Self::Held)
+    }
+
     /// Returns its row of the table.
     pub(super) fn info(self) -> StateInfo {
         TABLE[self as usize]
@@ -271,8 +270,8 @@ mod tests {
         let section = page.split("\n## ").find(|section| section.starts_with("States\n")).unwrap();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
         let documented = rows.map(|row| row.rsplitn(3, '|').last().unwrap().trim_end());
-        let expected = TABLE.iter().map(|StateInfo { name, reason, phrase, is_problem, .. }| {
-            let mark = if *is_problem { " *" } else { "" };
+        let expected = TABLE.iter().map(|StateInfo { state, name, reason, phrase }| {
+            let mark = if state.is_problem() { " *" } else { "" };
             format!("{name}` | `{reason}`{mark} | {phrase}")
         });
         assert!(documented.eq(expected.clone()), "{:#?}", expected.collect::<Vec<_>>());

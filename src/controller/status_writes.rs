@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::nodes::Attempt;
 use super::rules::ObservedStatus;
 use crate::cluster::backoff::Backoff;
 
@@ -127,10 +128,10 @@ impl StatusWrites {
     }
 
     /// Records that a status write failed.
-    pub(super) fn failed(&mut self, rule: &str, retry_after: Option<Duration>, (now, seed): (Instant, u64)) {
+    pub(super) fn failed(&mut self, rule: &str, attempt: Attempt) {
         if let Some(write) = self.rules.get_mut(rule) {
-            let backoff = write.backoff.get_or_insert_with(|| Backoff::new(seed));
-            write.not_before = Some(now + backoff.next(retry_after));
+            let backoff = write.backoff.get_or_insert_with(|| Backoff::new(attempt.seed));
+            write.not_before = Some(attempt.ended + backoff.next(attempt.retry_after));
         }
     }
 

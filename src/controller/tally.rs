@@ -72,7 +72,7 @@ impl Counts {
         if let Carries::Quantity(at) = standing.carries() {
             self.carried = self.carried.saturating_add(at);
         }
-        if state.info().is_problem {
+        if state.is_problem() {
             self.problems.insert(Arc::clone(node), standing.clone());
         }
     }

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::watcher;
+use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::effect::{Now, Watched};
-use crate::cluster::error::{is_missing, is_outage};
+use crate::cluster::error::{describe_watch, is_expired, is_missing, is_outage};
 use crate::cluster::watch_body::STABLE;
 
 /// How long a watch may be broken until the process counts as not ready.
@@ -70,12 +70,34 @@ pub(super) struct Failed {
     pub(super) is_first: bool,
     /// Whether the message differs from the previous one.
     pub(super) is_new: bool,
+    /// The error, unless the watch merely expired.
+    pub(super) message: Option<String>,
 }
 
 impl Watches {
-    /// Records a failure. The watch is retried.
-    pub(super) fn failed(&mut self, watched: Watched, error: &watcher::Error, message: &str, now: Now) -> Failed {
+    /// Returns what a watch shows, or what is new in its failure. It restarts then.
+    pub(super) fn shown<T>(
+        &mut self,
+        watched: Watched,
+        event: watcher::Result<Event<T>>,
+        now: Now,
+    ) -> Result<Event<T>, Failed> {
+        let event = event.map_err(|error| self.failed(watched, &error, now))?;
+        // A new list may fail like the previous one.
+        if !matches!(event, Event::Init) {
+            let state = self.state(watched);
+            (state.broken, state.began) = (None, None);
+        }
+        Ok(event)
+    }
+
+    /// Records a failure. The watch restarts.
+    fn failed(&mut self, watched: Watched, error: &watcher::Error, now: Now) -> Failed {
         let state = self.state(watched);
+        if is_expired(error) {
+            return Failed { is_first: state.broken.is_none(), is_new: false, message: None };
+        }
+        let message = format!("{}: {}", watched.name(), describe_watch(error, watched.remedy()));
         state.conclude(now.instant);
         state.began = None;
         let cause = match error {
@@ -86,27 +108,17 @@ impl Watches {
         let before = state.broken.take();
         let failed = Failed {
             is_first: before.is_none(),
-            is_new: before.as_ref().is_none_or(|before| before.message != *message),
+            is_new: before.as_ref().is_none_or(|before| before.message != message),
+            message: Some(message.clone()),
         };
         let since = before.map_or(now, |before| before.since);
-        state.broken = Some(Broken { since, message: message.to_owned(), cause });
+        state.broken = Some(Broken { since, message, cause });
         failed
     }
 
     /// Records that the API server has accepted the watch: it works if it lasts.
     pub(super) fn began(&mut self, watched: Watched, now: Instant) {
         self.state(watched).began = Some(now);
-    }
-
-    /// Records that the watch has shown something.
-    pub(super) fn works(&mut self, watched: Watched) {
-        let state = self.state(watched);
-        (state.broken, state.began) = (None, None);
-    }
-
-    /// Returns whether the watch is broken.
-    pub(super) fn is_broken(&self, watched: Watched) -> bool {
-        self.states[watched as usize].broken.is_some()
     }
 
     /// Returns the report about a watch, if it has changed.

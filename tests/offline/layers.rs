@@ -4,7 +4,7 @@
 //! a module below. Unit tests may import from anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// From the bottom up, as the table in `src/lib.rs` lists them.
 const LAYERS: [&str; 7] = ["model", "planner", "manifest", "validate", "cluster", "controller", "cli"];
@@ -48,22 +48,84 @@ fn layer_table_lists_every_layer_in_order() {
     assert_eq!(rows, LAYERS.iter().rev().copied().collect::<Vec<_>>());
 }
 
+/// A function is read in one sitting. A file is as long as what it defines.
+const MAX_LINES: usize = 70;
+
 #[test]
-fn source_files_have_at_most_400_lines() {
-    let mut long = Vec::new();
-    let mut open: Vec<_> = ["src", "benches", "tests", "xtask"].map(PathBuf::from).into();
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                let lines = std::fs::read_to_string(&path).unwrap().lines().count();
-                long.extend((lines > 400).then(|| format!("{} has {lines}", path.display())));
-            }
+fn functions_have_at_most_70_lines() {
+    let roots = [("src", "lib"), ("benches/rollout", "main"), ("benches/soak", "main"), ("xtask/src", "main")];
+    let sources = roots.into_iter().flat_map(|(folder, root)| sources(folder, root));
+    let functions = sources.flat_map(|(module, text)| {
+        functions(&text).into_iter().map(move |(name, lines)| (format!("{}::{name}", module.join("::")), lines))
+    });
+    let functions: Vec<_> = functions.collect();
+    assert!(functions.len() > 1500, "the functions were not found");
+    let long = functions.into_iter().filter(|(_, lines)| *lines > MAX_LINES);
+    assert_eq!(long.collect::<Vec<_>>(), []);
+}
+
+/// The state of an object is changed in one file: whoever reads that file has seen all that may happen to it.
+#[test]
+fn methods_of_the_controller_stand_with_their_types() {
+    let mut sources = sources("src/controller", "main");
+    sources.insert(vec!["controller".to_owned()], std::fs::read_to_string("src/controller.rs").unwrap());
+    assert!(sources.len() > 50, "the files were not found");
+    let strays = sources.iter().flat_map(|(module, text)| strays(text).map(move |name| (module.join("::"), name)));
+    assert_eq!(strays.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn form_check_finds_a_planted_long_function_and_a_stray_method() {
+    let text = "pub(in crate::a) async fn f(\n    a: u8,\n) -> u8 {\n    a\n}\n\
+                trait T {\n    fn g(\n        &self,\n    );\n    fn h(&self) {}\n}\nconst fn i() {\n    1;\n}\n";
+    let expected = [("f", 5), ("g", 3), ("h", 1), ("i", 3)];
+    assert_eq!(functions(text), expected.map(|(name, lines)| (name.to_owned(), lines)));
+    let text = "pub(super) struct A<T>(T);\nimpl<T> A<T> {}\nimpl B {}\nimpl Clone for C {}\n#[cfg(test)]\nimpl D {}\n";
+    assert_eq!(strays(text).collect::<Vec<_>>(), ["B"]);
+}
+
+/// Each function of a text, with the number of its lines.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<_> = code(text).lines().collect();
+    let functions = lines.iter().enumerate().filter_map(|(start, line)| {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let (before, rest) = line.trim_start().split_once("fn ")?;
+        let is_modifier = |word: &str| ["async", "const", "unsafe"].contains(&word) || word.starts_with("pub");
+        if !before.split_whitespace().all(|word| is_modifier(word) || word.ends_with(')')) {
+            return None;
         }
-    }
-    assert_eq!(long, [""; 0], "nobody reads them in one sitting");
+        let is_end = |line: &&str| {
+            let is_outer = line.strip_prefix(indent).is_some_and(|rest| !rest.starts_with(' '));
+            is_outer && (line.trim() == "}" || line.ends_with([';', '}']))
+        };
+        let end = lines[start..].iter().position(is_end)?;
+        Some((rest.split(['(', '<']).next()?.to_owned(), end + 1))
+    });
+    functions.collect()
+}
+
+/// The types that have methods in a text that does not define them.
+fn strays(text: &str) -> impl Iterator<Item = String> {
+    let code = code(text);
+    let is_defined = move |name: &str| {
+        let defines =
+            |(_, rest): (usize, &str)| rest.split(|c: char| !c.is_alphanumeric() && c != '_').nth(1) == Some(name);
+        ["struct ", "enum "].iter().any(|word| code.match_indices(word).any(|(at, _)| defines((at, &code[at..]))))
+    };
+    let lines: Vec<_> = code.lines().collect();
+    let impls = lines.windows(2).filter_map(|pair| pair[1].strip_prefix("impl").filter(|_| pair[0] != "#[cfg(test)]"));
+    let inherent = impls.filter(|rest| !rest.contains(" for "));
+    let names = inherent.filter_map(|rest| {
+        let rest = rest.strip_prefix('<').map_or(rest, |rest| rest.split_once('>').map_or(rest, |(_, rest)| rest));
+        Some(rest.trim_start().split(['<', ' ']).next()?.to_owned())
+    });
+    let strays: Vec<_> = names.filter(|name| !is_defined(name)).collect();
+    strays.into_iter()
+}
+
+/// A text without its unit tests.
+fn code(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
 }
 
 #[test]
@@ -137,9 +199,11 @@ fn imports(sources: &BTreeMap<Module, String>) -> Imports {
 
 /// Every path in the code: those of `use` declarations one by one, and the others as they stand.
 fn paths(text: &str) -> Vec<String> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let code: String =
-        code.lines().map(|line| line.split("//").next().unwrap_or_default()).flat_map(|line| [line, "\n"]).collect();
+    let code: String = code(text)
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .flat_map(|line| [line, "\n"])
+        .collect();
     // The scope of a visibility is no import.
     let code = code.replace("pub(in ", "pub (");
     let code = code.split("pub (").enumerate().map(|(number, part)| match number {

@@ -37,6 +37,16 @@ pub(in crate::controller) enum Cause {
     Undone,
 }
 
+/// An attempt to write something that has failed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::controller) struct Attempt {
+    pub(in crate::controller) ended: Instant,
+    /// The pause that the API server, or a webhook, requests.
+    pub(in crate::controller) retry_after: Option<Duration>,
+    /// The seed of the pauses, if this is the first failure in a row.
+    pub(in crate::controller) seed: u64,
+}
+
 /// The failures of one node's patches.
 #[derive(Clone, Debug, Default)]
 pub(in crate::controller) struct Failures {
@@ -120,8 +130,7 @@ impl Failures {
         cause: Cause,
         message: &Arc<str>,
         changes: &[Change],
-        retry_after: Option<Duration>,
-        (now, seed): (Instant, u64),
+        attempt: Attempt,
     ) -> Vec<Change> {
         match cause {
             Cause::Stale => {
@@ -141,9 +150,9 @@ impl Failures {
                 let mut new = Vec::new();
                 for change in changes {
                     let failure = self.resources.entry(change.resource.clone());
-                    let failure = failure.or_insert_with(|| Failure::new(cause, now, seed));
+                    let failure = failure.or_insert_with(|| Failure::new(cause, attempt));
                     let change = std::slice::from_ref(change);
-                    new.extend(failure.fail(Some(message), change, retry_after, now));
+                    new.extend(failure.fail(Some(message), change, attempt));
                 }
                 return new;
             }
@@ -154,9 +163,9 @@ impl Failures {
             Cause::NotFound => false,
             _ => true,
         };
-        let failure = self.node.get_or_insert_with(|| Failure::new(cause, now, seed));
+        let failure = self.node.get_or_insert_with(|| Failure::new(cause, attempt));
         failure.cause = cause;
-        failure.fail(Some(message).filter(|_| is_reported), changes, retry_after, now)
+        failure.fail(Some(message).filter(|_| is_reported), changes, attempt)
     }
 
     /// Records that a patch with these changes succeeded. One that is undone each time keeps its growing pauses.
@@ -243,19 +252,13 @@ impl Failure {
         self.changes.iter().any(|other| key(other) == key(change))
     }
 
-    fn new(cause: Cause, now: Instant, seed: u64) -> Self {
-        let backoff = Backoff::new(seed);
-        Self { cause, message: None, not_before: now, backoff, attempts: 0, changes: Vec::new() }
+    fn new(cause: Cause, attempt: Attempt) -> Self {
+        let backoff = Backoff::new(attempt.seed);
+        Self { cause, message: None, not_before: attempt.ended, backoff, attempts: 0, changes: Vec::new() }
     }
 
-    fn fail(
-        &mut self,
-        message: Option<&Arc<str>>,
-        changes: &[Change],
-        retry_after: Option<Duration>,
-        now: Instant,
-    ) -> Vec<Change> {
-        self.not_before = now + self.backoff.next(retry_after);
+    fn fail(&mut self, message: Option<&Arc<str>>, changes: &[Change], attempt: Attempt) -> Vec<Change> {
+        self.not_before = attempt.ended + self.backoff.next(attempt.retry_after);
         self.attempts += 1;
         self.message = message.cloned();
         let new = changes.iter().filter(|change| !self.has(change));

@@ -11,10 +11,13 @@ use super::moves::Moves;
 use super::released::Released;
 use super::resets::Resets;
 use super::start::Start;
+use crate::controller::events::NodeSubject;
 use crate::controller::tally::Standings;
 use crate::controller::work_queue::Rank;
-use crate::model::node::Node;
-use crate::planner::{self, Change};
+use crate::model::ledger::Ledger;
+use crate::model::node::{Node, ResourceManagers};
+use crate::planner::input::Lost;
+use crate::planner::{self, Action, Change};
 
 /// A node with its states and work.
 #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ pub(in crate::controller) struct NodeState {
     is_reset: bool,
     /// What the ledger used to list.
     pub(in crate::controller) released: Released,
-    /// Whether an unreadable ledger has been reported.
+    /// Whether the ledger cannot be read, and that is reported.
     pub(in crate::controller) is_blocked: bool,
     work: Option<Box<Work>>,
 }
@@ -71,6 +74,11 @@ impl NodeState {
             is_blocked: false,
             work: None,
         }
+    }
+
+    /// Returns the node as the subject of an Event.
+    pub(in crate::controller) fn subject(&self) -> NodeSubject {
+        NodeSubject { name: Arc::clone(&self.node.name), uid: self.node.uid.clone() }
     }
 
     pub(in crate::controller) fn work(&self) -> Option<&Work> {
@@ -163,6 +171,31 @@ impl NodeState {
         }
     }
 
+    /// Returns the changes whose responses were lost but that the node shows once it is in sync, once.
+    pub(in crate::controller) fn take_applied(&mut self) -> Vec<Change> {
+        let Some(work) = &mut self.work else { return Vec::new() };
+        let mut changes = std::mem::take(&mut work.maybe_applied);
+        if changes.is_empty() {
+            return changes;
+        }
+        let node = &self.node;
+        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
+        changes.retain(|change| {
+            if change.is_of_condition() {
+                return false;
+            }
+            // A repair does not change the ledger.
+            if change.is_repair() {
+                return node.field_managers(&change.resource).is_none_or(ResourceManagers::are_own);
+            }
+            let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
+            let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
+            // Another client may have removed the entry alone.
+            listed == change.listed_quantity() && !(is_withdrawn && node.values(&change.resource) != [None, None])
+        });
+        changes
+    }
+
     /// Records that nothing on the node is lost.
     pub(in crate::controller) fn mark_repaired(&mut self) {
         (self.pending_since, self.is_rollout, self.follows_pods) = (None, false, false);
@@ -214,6 +247,18 @@ impl Work {
         self.maybe_applied.retain(|before| !has_resource(changes, before));
         self.maybe_applied.extend_from_slice(changes);
         self.lost_at = Some(now);
+    }
+
+    /// Counts a change, if it has restored what was undone. Returns whether the value is contested from now on.
+    pub(in crate::controller) fn count_conflict(&mut self, change: &Change, lost: Lost, now: Instant) -> Option<bool> {
+        let was_undone = self.undone.remove(&change.resource) && !change.was_listed();
+        let (observed, manager) = match &change.action {
+            Action::Repair { observed, manager, .. } => (observed.as_str(), manager.as_ref()),
+            Action::TakeOver { observed, manager, .. } if was_undone => (observed.as_str(), manager.as_ref()),
+            Action::Advertise { .. } | Action::Adopt { .. } if was_undone => ("", None),
+            _ => return None,
+        };
+        Some(self.conflicts.add(&change.resource, observed, manager, lost, now))
     }
 
     /// Counts the repairs of a standby whose responses were lost: the values are there again. Returns whether there are

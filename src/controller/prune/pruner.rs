@@ -9,12 +9,10 @@ use tokio::time::Instant;
 use super::plan::{NodePrune, Scope};
 use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client;
-use crate::controller::RolloutLimits;
 use crate::controller::effect::{Completion, Request, Step};
 use crate::controller::nodes::{Cause, Nodes, has_resource};
-use crate::controller::schedule::Schedule;
-use crate::controller::schedule::patches::{Answered, PatchOutcome};
-use crate::controller::work_queue::{Rank, Stage};
+use crate::controller::schedule::{Answered, PatchOutcome, Schedule};
+use crate::controller::work_queue::Rank;
 use crate::model::node::ApiNode;
 use crate::planner::{Change, Plan};
 
@@ -109,7 +107,7 @@ impl Pruner {
         let mut pruner = Self {
             scope,
             nodes: Nodes::default(),
-            schedule: Schedule::new(CONCURRENCY, RolloutLimits::NONE, 0),
+            schedule: Schedule::new(CONCURRENCY, None, 0),
             jobs: BTreeMap::new(),
             permission: Permission::Suspended("the state of the Leases is unknown".to_owned()),
             suspended_since: Some(now),
@@ -120,7 +118,7 @@ impl Pruner {
         for NodePrune { node, own, .. } in planned {
             let name = Arc::clone(&node.name);
             pruner.nodes.insert(node);
-            pruner.enqueue(&name, Rank::Changed);
+            pruner.schedule.enqueue(&name, Rank::Changed);
             pruner.jobs.insert(name, Job { own, done: Vec::new() });
         }
         pruner
@@ -170,7 +168,7 @@ impl Pruner {
                 }
             }
         }
-        self.enqueue(&name, rank);
+        self.schedule.enqueue(&name, rank);
     }
 
     fn count_outage(&mut self, cause: Cause, message: &Arc<str>, now: Instant) {
@@ -191,15 +189,11 @@ impl Pruner {
     /// Decides what to send now.
     pub(super) fn next(&mut self, now: Instant) -> Step {
         let mut step = Step::default();
-        while let Some(name) = self.schedule.queue.pop_due(now) {
-            self.schedule.queue.add(&name, Stage::Plan, Rank::Changed);
-        }
-        while let Some(name) = self.schedule.queue.pop(Stage::Plan) {
+        self.schedule.wake_due(now);
+        while let Some(name) = self.schedule.next_unplanned() {
             match self.plan(&name, now) {
-                Some(Ok(_)) => {
-                    self.schedule.queue.add(&name, Stage::Patch, Rank::Changed);
-                }
-                Some(Err(at)) => self.schedule.queue.wait(&name, at),
+                Some(Ok(_)) => self.schedule.await_slot(&name, Rank::Changed, None),
+                Some(Err(at)) => self.schedule.rest(&name, Some(at)),
                 None => {}
             }
         }
@@ -212,16 +206,12 @@ impl Pruner {
             MayWrite::NotBefore(until) => end_of_wait = Some(until),
             MayWrite::Never(why) => self.give_up(&why),
         }
-        let is_unplanned = self.schedule.queue.len(Stage::Plan) > 0;
-        let wakes = [
-            is_unplanned.then_some(now),
-            end_of_wait,
-            self.schedule.queue.next_due(),
-            self.schedule.limiter.next_wake(now),
-        ];
-        step.wake = wakes.into_iter().flatten().min();
+        step.wake_by(self.schedule.has_ready().then_some(now));
+        step.wake_by(self.schedule.next_due());
+        step.wake_by(self.schedule.next_slot(now));
+        step.wake_by(end_of_wait);
         let is_decided = !matches!(self.may_write(now), MayWrite::NotBefore(_));
-        step.done = self.jobs.is_empty() && is_decided && self.schedule.limiter.writes() == 0;
+        step.done = self.jobs.is_empty() && is_decided && self.schedule.writes() == 0;
         step
     }
 
@@ -268,7 +258,7 @@ impl Pruner {
                     let effect = self.schedule.start_patch(state, changes, Rank::Changed, now);
                     step.requests.extend(effect.map(|effect| Request { effect, deadline }));
                 }
-                Some(Err(at)) => self.schedule.queue.wait(&name, at),
+                Some(Err(at)) => self.schedule.rest(&name, Some(at)),
                 None => {}
             }
         }
@@ -305,10 +295,6 @@ impl Pruner {
         Some(work.failures.sendable(changes, now))
     }
 
-    fn enqueue(&mut self, name: &Arc<str>, rank: Rank) {
-        self.schedule.queue.add(name, Stage::Plan, rank);
-    }
-
     /// Handles a node in a response.
     fn observe_node(&mut self, name: &str, node: ApiNode, sent: Option<u64>) {
         if let Some(job) = self.jobs.get_mut(name) {
@@ -319,7 +305,7 @@ impl Pruner {
 
     /// Fails every node without a request in flight.
     fn give_up(&mut self, why: &str) {
-        let is_in_flight = |name: &Arc<str>| self.schedule.queue.is_in_flight(name);
+        let is_in_flight = |name: &Arc<str>| self.schedule.is_in_flight(name);
         let names: Vec<_> = self.jobs.keys().filter(|name| !is_in_flight(name)).cloned().collect();
         for name in names {
             self.finish(&name, NodeOutcome::Failed(why.to_owned()));
@@ -328,8 +314,7 @@ impl Pruner {
 
     fn finish(&mut self, name: &Arc<str>, outcome: NodeOutcome) {
         let Some(Job { own, done }) = self.jobs.remove(name) else { return };
-        self.schedule.queue.remove(name);
-        self.schedule.kept_back.remove(name);
+        self.schedule.forget(name);
         let mut changes = Vec::new();
         if let Some(state) = self.nodes.get_mut(name) {
             changes = std::mem::take(&mut state.work_mut().maybe_applied);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Now;
 use super::conditions::Claims;
+use crate::controller::effect::Now;
 use crate::controller::nodes::NodeState;
 use crate::controller::rollouts::Rollouts;
 use crate::controller::rules::Rules;

@@ -1,72 +1,108 @@
-//! Writes the statuses of rules: at most one per second and rule, however many nodes change, and the metrics of each.
+//! The statuses of rules: at most one write per second and rule, however many nodes change; and the metrics of each.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Resource as _;
+use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Effect, Now, Reconciler, Request, RulesByState, Step};
+use super::fleet::Fleet;
 use crate::cluster::requests::RequestError;
-use crate::controller::change_log::log_equal_priority;
-use crate::controller::effect::WrittenStatus;
-use crate::controller::events::EventTemplate;
-use crate::controller::limiter::Kind;
+use crate::controller::device_classes::{DeviceClass, DeviceClasses};
+use crate::controller::effect::{Now, WrittenStatus};
 use crate::controller::metrics::{LeaderGauges, RuleAmounts};
-use crate::controller::rules::ObservedStatus;
+use crate::controller::nodes::Attempt;
+use crate::controller::rules::{ObservedStatus, Rules};
+use crate::controller::rules_by_state::RulesByState;
 use crate::controller::status::{Used, status};
-use crate::model::api::{NodeExtendedResource, Reason};
+use crate::controller::status_writes::StatusWrites;
+use crate::controller::usage::Usage;
+use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
 
-impl Reconciler {
+/// What statuses depend on.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) rules: &'a Rules,
+    pub(super) fleet: &'a Fleet,
+    pub(super) usage: &'a Usage,
+    pub(super) now: Now,
+}
+
+impl View<'_> {
+    /// Returns what is known of what pods request of a rule's resource.
+    fn used(&self, rule: &str) -> Used {
+        match (self.usage.is_live(self.now.instant), self.usage.is_listing()) {
+            (true, _) => Used::Known(self.fleet.requested(rule)),
+            (false, true) => Used::Listing,
+            (false, false) => Used::Unknown,
+        }
+    }
+}
+
+/// A status to write.
+pub(super) struct NewStatus {
+    pub(super) uid: Option<String>,
+    pub(super) status: NodeExtendedResourceStatus,
+    pub(super) observed: ObservedStatus,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Statuses {
+    writes: StatusWrites,
+    classes: DeviceClasses,
+    /// The rules by what is reported of them.
+    reported: RulesByState,
+    /// The rules whose metrics must be set again.
+    changed: BTreeSet<Arc<str>>,
+}
+
+impl Statuses {
+    /// Handles an event of the watch of DeviceClasses. Returns whether statuses may change.
+    pub(super) fn observe_class(&mut self, event: watcher::Result<Event<DeviceClass>>) -> bool {
+        self.classes.apply(event)
+    }
+
     /// Marks the status of a rule as changed.
-    pub(super) fn touch_status(&mut self, rule: &Arc<str>, now: Instant) {
-        self.reports.statuses.touch(rule, now);
-        self.reports.changed_rules.insert(Arc::clone(rule));
+    pub(super) fn touch(&mut self, rule: &Arc<str>, now: Instant) {
+        self.writes.touch(rule, now);
+        self.changed.insert(Arc::clone(rule));
     }
 
     /// Marks what pods request of a rule's resource as changed.
-    fn touch_use(&mut self, rule: &Arc<str>, now: Instant) {
-        self.reports.statuses.touch_use(rule, now);
-        self.reports.changed_rules.insert(Arc::clone(rule));
+    pub(super) fn touch_use(&mut self, rule: &Arc<str>, now: Instant) {
+        self.writes.touch_use(rule, now);
+        self.changed.insert(Arc::clone(rule));
     }
 
-    pub(super) fn touch_all_statuses(&mut self, now: Instant) {
-        let rules: Vec<_> = self.rules.names_with_status().cloned().collect();
-        for rule in rules {
-            self.touch_status(&rule, now);
-        }
+    pub(super) fn touch_all(&mut self, rules: &Rules, now: Instant) {
+        rules.names_with_status().for_each(|rule| self.touch(rule, now));
     }
 
-    /// Sends the statuses that are due, if they have changed.
-    pub(super) fn send_statuses(&mut self, deadline: Instant, now: Now, step: &mut Step) {
-        let changed = self.nodes.tally().take_changed();
-        self.reports.gauges_changed |= !changed.is_empty();
-        for rule in changed {
-            if self.rules.get(&rule).is_some() {
-                self.touch_status(&rule, now.instant);
-            }
-        }
-        for rule in self.requested.take_changed() {
-            if self.rules.get(&rule).is_some() {
-                self.touch_use(&rule, now.instant);
-            }
-        }
-        if !self.knows_all() {
-            return;
-        }
-        while self.schedule.limiter.is_free(Kind::Status, now.instant)
-            && let Some(rule) = self.reports.statuses.pop(now.instant)
-        {
-            step.requests.extend(self.send_status(&rule, now).map(|effect| Request { effect, deadline }));
-        }
+    /// Forgets a rule that is gone.
+    pub(super) fn forget(&mut self, rule: &Arc<str>) {
+        self.writes.forget(rule);
+        self.changed.insert(Arc::clone(rule));
     }
 
-    /// Returns the write of a status, if that is not as it should be.
-    fn send_status(&mut self, name: &Arc<str>, now: Now) -> Option<Effect> {
-        let state = self.rules.with_status(name)?;
-        let mapping = self.cluster.device_classes.mapping(state.resource().unwrap_or_default());
-        let used = self.used(name, now.instant);
-        let status = status(state, self.nodes.counts(name), used, &mapping, now.wall);
+    /// Returns the next rule whose status is due.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Arc<str>> {
+        self.writes.pop(now)
+    }
+
+    /// Returns when the next status becomes due.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        self.writes.next_due(now)
+    }
+
+    /// Returns the status of a rule, if the one that was observed is not as it should be.
+    pub(super) fn new_status(&mut self, name: &Arc<str>, view: View<'_>) -> Option<NewStatus> {
+        let now = view.now;
+        let state = view.rules.with_status(name)?;
+        let mapping = self.classes.mapping(state.resource().unwrap_or_default());
+        let status = status(state, view.fleet.nodes().counts(name), view.used(name), &mapping, now.wall);
         let observed = ObservedStatus::new(&status);
         match &state.status {
             Some(before) if *before == observed => return None,
@@ -74,72 +110,50 @@ impl Reconciler {
             Some(before)
                 if before.requested().is_some()
                     && before.is_same_but_for_use(&observed)
-                    && !self.reports.statuses.may_write_use(name, now.instant) =>
+                    && !self.writes.may_write_use(name, now.instant) =>
             {
                 self.touch_use(name, now.instant);
                 return None;
             }
             _ => {}
         }
-        let uid = state.uid.clone();
-        self.report_status(name, &observed, now);
-        let slot = self.schedule.limiter.take(Kind::Status, now.instant)?;
-        self.reports.statuses.sent(name, observed, now.instant);
-        self.reports.changed_rules.insert(Arc::clone(name));
-        Some(Effect::PatchStatus { slot, rule: Arc::clone(name), uid, status: Box::new(status) })
+        Some(NewStatus { uid: state.uid.clone(), status, observed })
     }
 
-    /// Reports what is new in a status.
-    fn report_status(&mut self, name: &Arc<str>, status: &ObservedStatus, now: Now) {
-        let Some(state) = self.rules.get(name) else { return };
-        if let Err(why) = &state.rule {
-            warn!(rule = %name, "the rule is stalled: {why}");
-            let template = EventTemplate::for_stalled(why);
-            let rule = self.rule_subject(name);
-            self.reports.events.on_rule(&rule, &template, now);
-        }
-        let ties = |status: &ObservedStatus| status.reports(Reason::EqualPriority);
-        if !ties(status) || state.status.as_ref().is_some_and(ties) {
-            return;
-        }
-        let resource = state.resource().unwrap_or_default();
-        let winners = self.nodes.counts(name).map(|counts| &counts.overridden_by);
-        for winner in winners.into_iter().flat_map(|winners| winners.keys()) {
-            for (rule, other) in [(name, winner), (winner, name)] {
-                let subject = self.rule_subject(rule);
-                let template = EventTemplate::equal_priority(other);
-                if self.reports.events.on_rule(&subject, &template, now) {
-                    log_equal_priority(rule, other, resource);
-                }
-            }
-        }
+    /// Records that a status was sent.
+    pub(super) fn sent(&mut self, name: &Arc<str>, observed: ObservedStatus, now: Instant) {
+        self.writes.sent(name, observed, now);
+        self.changed.insert(Arc::clone(name));
     }
 
-    /// Handles the response to a status write.
-    pub(super) fn status_patched(
+    /// Handles the response to a write of the rule with this uid. Returns a pause of statuses that the API server requests.
+    pub(super) fn written(
         &mut self,
         rule: &Arc<str>,
         uid: Option<String>,
         result: Result<WrittenStatus, RequestError>,
-        now: Instant,
-    ) {
-        self.diagnostics.metrics.status_written(result_name(&result));
-        let is_dirty = self.reports.statuses.ended(rule);
-        let seed = self.schedule.seed();
+        rules: &mut Rules,
+        attempt: Attempt,
+    ) -> Option<Duration> {
+        let is_dirty = self.writes.ended(rule);
+        let mut pause = None;
         // A rule recreated under the same name in the meantime does not have this status.
-        let Some(state) = self.rules.with_status(rule) else { return self.reports.statuses.forget(rule) };
+        let Some(state) = rules.with_status(rule) else {
+            self.writes.forget(rule);
+            return None;
+        };
         if state.uid != uid {
-            self.touch_status(rule, now);
-            return;
+            self.touch(rule, attempt.ended);
+            return None;
         }
         let failed = match result {
             Ok(WrittenStatus { status, version }) => {
-                self.reports.statuses.succeeded(rule);
+                self.writes.succeeded(rule);
                 // What the watch has shown since is newer: an earlier write may land late, after this one.
                 if version.is_none() || state.version <= version {
-                    self.rules.set_status(rule, status);
+                    rules.set_status(rule, status);
                 }
-                self.reports.changed_rules.insert(Arc::clone(rule));
+                self.changed.insert(Arc::clone(rule));
                 false
             }
             // The object does not match the CRD's schema, so no status can be written until it is corrected.
@@ -148,10 +162,9 @@ impl Reconciler {
                 false
             }
             Err(error) => {
-                self.reports.statuses.failed(rule, error.retry_after(), (now, seed));
-                if let Some(pause) = error.retry_after().filter(|_| !error.is_by_webhook()) {
-                    self.schedule.limiter.side_overloaded(pause, now);
-                }
+                let attempt = Attempt { retry_after: error.retry_after(), ..attempt };
+                self.writes.failed(rule, attempt);
+                pause = attempt.retry_after.filter(|_| !error.is_by_webhook());
                 // The watch will show that, and then there is nothing to write, or the status of another rule.
                 let is_over = is_of_missing(&error);
                 if !is_over {
@@ -161,87 +174,63 @@ impl Reconciler {
             }
         };
         if failed || is_dirty {
-            self.touch_status(rule, now);
+            self.touch(rule, attempt.ended);
         }
+        pause
     }
 
-    /// Sets the gauges of a leader: what it knows, or nothing if this process does not lead. While nodes are still to be
-    /// planned, the counts are about to change.
-    pub(super) fn report_gauges(&mut self, now: Instant) {
-        let leads = self.leads(now);
-        if leads && self.has_unplanned() {
-            return;
-        }
-        self.report_rules(leads, now);
-        if std::mem::take(&mut self.reports.gauges_changed) {
-            let gauges = leads.then(|| self.gauges());
-            self.diagnostics.metrics.report(gauges.as_ref());
-        }
+    /// Returns the metrics of the rules that have changed since the last call.
+    pub(super) fn take_amounts(&mut self, view: View<'_>) -> Vec<(Arc<str>, Option<RuleAmounts>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|name| (Arc::clone(&name), self.amounts(&name, view))).collect()
     }
 
-    /// Sets the metrics of each rule that has changed.
-    fn report_rules(&mut self, leads: bool, now: Instant) {
-        let amounts = &self.diagnostics.metrics.amounts;
-        let changed = std::mem::take(&mut self.reports.changed_rules);
-        if !leads {
-            self.reports.rules = RulesByState::default();
-            return amounts.clear();
-        }
-        self.reports.gauges_changed |= !changed.is_empty();
-        for name in changed {
-            let state = self.rules.get(&name);
-            match state {
-                // Also one that nobody can write.
-                Some(state) => {
-                    let status = self.reports.statuses.unwritten(&name).or(state.status.as_ref());
-                    self.reports.rules.set(&name, status);
-                }
-                None => self.reports.rules.remove(&name),
+    fn amounts(&mut self, name: &Arc<str>, view: View<'_>) -> Option<RuleAmounts> {
+        let state = view.rules.get(name);
+        match state {
+            // Also one that nobody can write.
+            Some(state) => {
+                let status = self.writes.unwritten(name).or(state.status.as_ref());
+                self.reported.set(name, status);
             }
-            let rule = state.and_then(|state| state.rule.as_ref().ok());
-            let reported = rule.map(|rule| RuleAmounts {
-                resource: rule.resource.as_str().into(),
-                advertised: self
-                    .nodes
-                    .counts(&name)
-                    .map(|counts| counts.total(rule.quantity.fixed()))
-                    .unwrap_or_default(),
-                requested: match self.used(&name, now) {
-                    Used::Known(amount) => Some(amount),
-                    Used::Listing | Used::Unknown => None,
-                },
-            });
-            amounts.set(name, reported);
+            None => self.reported.remove(name),
         }
+        let rule = state?.rule.as_ref().ok()?;
+        let counts = view.fleet.nodes().counts(name);
+        Some(RuleAmounts {
+            resource: rule.resource.as_str().into(),
+            advertised: counts.map(|counts| counts.total(rule.quantity.fixed())).unwrap_or_default(),
+            requested: match view.used(name) {
+                Used::Known(amount) => Some(amount),
+                Used::Listing | Used::Unknown => None,
+            },
+        })
     }
 
-    fn gauges(&mut self) -> LeaderGauges {
+    /// Forgets what is reported of rules, because this process does not lead.
+    pub(super) fn stand_by(&mut self) {
+        self.reported = RulesByState::default();
+        self.changed.clear();
+    }
+
+    /// Returns the gauges of a leader.
+    pub(super) fn gauges(&self, view: View<'_>) -> LeaderGauges {
         LeaderGauges {
-            nodes: self.nodes.tally().totals().collect(),
-            rules: self.reports.rules.counts(),
-            rules_without_nodes: self.reports.rules.without_nodes(),
-            rules_held: self.rules.hold().len(),
+            nodes: view.fleet.nodes().tally().totals().collect(),
+            rules: self.reported.counts(),
+            rules_without_nodes: self.reported.without_nodes(),
+            rules_held: view.rules.hold().len(),
         }
     }
 
-    /// Sends the Events for which there are slots.
-    pub(super) fn send_events(&mut self, deadline: Instant, now: Instant, step: &mut Step) {
-        while self.reports.events.is_ready(now)
-            && let Some(slot) = self.schedule.limiter.take(Kind::Event, now)
-        {
-            match self.reports.events.pop() {
-                Some(event) => {
-                    let effect = Effect::CreateEvent { slot, event };
-                    step.requests.push(Request { effect, deadline });
-                }
-                None => return self.schedule.limiter.give_back(slot),
-            }
-        }
+    #[cfg(test)]
+    pub(super) fn writes(&self) -> &StatusWrites {
+        &self.writes
     }
 }
 
 /// Returns the name of the result of a status write, for the metric.
-fn result_name(result: &Result<WrittenStatus, RequestError>) -> &'static str {
+pub(super) fn result_name(result: &Result<WrittenStatus, RequestError>) -> &'static str {
     match result {
         Ok(_) => "written",
         Err(error) if is_of_missing(error) => "gone",

@@ -27,7 +27,6 @@ mod usage;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::Status;
@@ -36,21 +35,35 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cluster::node_client::Reply;
 use crate::cluster::requests::RequestError;
+use crate::controller::nodes::Nodes;
+use crate::controller::work_queue::{Stage, WorkQueue};
 use crate::planner;
 use crate::planner::input::PodUsage;
-use decide::{Authority, Question};
+use decide::Question;
 use responses::{error, failed};
 use world::{Open, World, object};
 
 impl Reconciler {
     /// Whether this process writes.
-    pub(in crate::controller) fn is_leading(&self, now: Instant) -> bool {
-        self.leads(now)
+    pub(in crate::controller) fn leads(&self, now: Instant) -> bool {
+        self.leader.leads(now)
+    }
+
+    fn nodes(&self) -> &Nodes {
+        self.fleet.nodes()
+    }
+
+    fn queue(&self) -> &WorkQueue {
+        self.fleet.schedule().queue()
+    }
+
+    fn metrics(&self) -> &crate::controller::metrics::Metrics {
+        self.report.metrics()
     }
 
     /// Whether Events are sent again after a pause.
     pub(in crate::controller) fn has_delayed_events(&self, now: Now) -> bool {
-        self.reports.events.next_due(now.instant).is_some()
+        self.report.next_event(now.instant).is_some()
     }
 
     /// Returns what is known of the pods on a node.
@@ -60,12 +73,12 @@ impl Reconciler {
 
     /// What the node has lost from its ledger, with its value unchanged.
     pub(in crate::controller) fn released(&self, node: &str) -> BTreeSet<Arc<str>> {
-        self.nodes.get(node).map(|state| state.released.names().clone()).unwrap_or_default()
+        self.nodes().get(node).map(|state| state.released.names().clone()).unwrap_or_default()
     }
 
     /// What is done later: the write of a status.
     pub(in crate::controller) fn postponed(&self) -> Option<&'static str> {
-        let is_status = |(name, _): (&Arc<str>, _)| self.reports.statuses.is_pending(name);
+        let is_status = |(name, _): (&Arc<str>, _)| self.statuses.writes().is_pending(name);
         self.rules.iter().any(is_status).then_some("a status")
     }
 
@@ -77,8 +90,8 @@ impl Reconciler {
         let leads = self.leads(now.instant);
         let knows_all = leads && self.knows_all();
         let waits = [
-            ("a node", true, self.schedule.queue.next_due()),
-            ("a status", leads, self.reports.statuses.next_due(now.instant)),
+            ("a node", true, self.queue().next_due()),
+            ("a status", leads, self.statuses.next_due(now.instant)),
             (
                 "a broken watch",
                 true,
@@ -86,10 +99,10 @@ impl Reconciler {
             ),
             ("the end of a hold", knows_all, self.rules.hold().until()),
             ("the silence of the watch of pods", true, self.usage.next_change(now.instant)),
-            ("the end of a pause", leads, self.schedule.limiter.next_wake(now.instant)),
-            ("an Event", leads, self.reports.events.next_due(now.instant)),
-            ("the end of a stop", leads, self.schedule.rollouts.next_end()),
-            ("the turn of a node", leads, self.has_unplanned().then_some(now.instant)),
+            ("the end of a pause", leads, self.fleet.schedule().next_slot(now.instant)),
+            ("an Event", leads, self.report.next_event(now.instant)),
+            ("the end of a stop", leads, self.fleet.next_resume()),
+            ("the turn of a node", leads, self.fleet.schedule().has_unplanned().then_some(now.instant)),
         ];
         let is_missed = |at: Instant| step.wake.is_none_or(|wake| at < wake);
         let missed = waits.into_iter().find(|(_, waits, at)| *waits && at.is_some_and(is_missed));
@@ -97,12 +110,10 @@ impl Reconciler {
     }
 
     /// A node with work to do that is nowhere to be worked on (I8).
-    pub(in crate::controller) fn lost_node(&mut self, now: Now) -> Option<Arc<str>> {
-        let leads = self.leads(now.instant);
-        let (knows_all, rules) = (self.knows_all(), self.rules.set());
-        let queue = &self.schedule.queue;
-        let lost = self.nodes.iter().filter_map(|(name, state)| {
-            if queue.has(name) {
+    pub(in crate::controller) fn lost_node(&self, now: Now) -> Option<Arc<str>> {
+        let (leads, knows_all) = (self.leads(now.instant), self.knows_all());
+        let lost = self.nodes().iter().filter_map(|(name, state)| {
+            if self.queue().has(name) {
                 return None;
             }
             let authority = match (leads, knows_all) {
@@ -114,9 +125,9 @@ impl Reconciler {
                 state,
                 authority,
                 rules: &self.rules,
-                rule_set: &rules,
+                rule_set: self.rules.set(),
                 pods: self.usage.on(name, now.instant),
-                rollouts: &self.schedule.rollouts,
+                rollouts: self.fleet.rollouts(),
                 has_condition: false,
                 now,
             };

@@ -108,7 +108,7 @@ fn listed_rule_that_is_being_deleted_is_not_held() {
 #[test]
 fn invalid_rule_is_kept_without_affecting_others() {
     for bad in [json!(4.5), json!(0), json!({}), json!("4 dongles")] {
-        let mut rules = listed([object("bad", bad.clone()), object("good", json!(4))]);
+        let rules = listed([object("bad", bad.clone()), object("good", json!(4))]);
         assert!(rules.set().is_frozen("bad"), "{bad}");
         assert!(rules.get("bad").unwrap().rule.is_err());
         assert!(rules.get("good").unwrap().rule.is_ok());

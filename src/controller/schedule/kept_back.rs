@@ -13,7 +13,7 @@ use crate::controller::nodes::Cause;
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct KeptBack {
+pub(super) struct KeptBack {
     /// The nodes that wait, each with its cause.
     waiting: BTreeMap<Arc<str>, Cause>,
     /// The nodes that a success elsewhere has released. Their own successes release no others: a recovery costs one
@@ -35,19 +35,19 @@ impl KeptBack {
     }
 
     /// Records that a node waits no longer. Returns what it has waited for until then, unless it was released.
-    pub(in crate::controller) fn remove(&mut self, node: &str) -> Option<Cause> {
+    pub(super) fn remove(&mut self, node: &str) -> Option<Cause> {
         let waiting = self.waiting.remove(node);
         let cause = waiting.or_else(|| self.released.remove(node));
         self.forbidden -= usize::from(cause == Some(Cause::Forbidden));
         waiting
     }
 
-    pub(in crate::controller) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Self { probed: self.probed.take(), probed_at: self.probed_at, ..Self::default() };
     }
 
     /// Returns whether a node waits for a permission.
-    pub(in crate::controller) fn is_any_forbidden(&self) -> bool {
+    pub(super) fn is_any_forbidden(&self) -> bool {
         self.forbidden > 0
     }
 

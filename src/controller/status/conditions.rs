@@ -96,7 +96,7 @@ pub(super) fn for_deleting(waits_for: &str) -> Vec<ConditionUpdate> {
 /// Returns the conditions of a rule with these nodes.
 pub(super) fn for_valid(rule: &Rule, nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(rule, nodes, counts);
-    let working = TABLE.iter().any(|row| row.is_working && counts.of(row.state) > 0);
+    let working = TABLE.iter().any(|row| row.state.is_working() && counts.of(row.state) > 0);
     vec![
         ConditionUpdate::new("Ready", ready, reason, message(rule, nodes, counts)),
         ConditionUpdate::new("Reconciling", working, reason, String::new()),

@@ -220,7 +220,7 @@ fn history_of_repairs_is_dropped() {
     world.run_until_idle();
     world.set_dongles("node-0", 0);
     world.run_until_idle();
-    assert!(world.reconciler.nodes.get("node-0").unwrap().work().is_some());
+    assert!(world.reconciler.nodes().get("node-0").unwrap().work().is_some());
     world.advance(Duration::from_secs(601));
-    assert!(world.reconciler.nodes.get("node-0").unwrap().work().is_none());
+    assert!(world.reconciler.nodes().get("node-0").unwrap().work().is_none());
 }

@@ -2,13 +2,13 @@
 
 use super::world::DONGLE;
 use super::*;
-use crate::controller::nodes::{Cause, NodeState};
+use crate::controller::nodes::{Attempt, Cause, NodeState};
 use crate::controller::rollouts::Rollouts;
 use crate::controller::rules::Rules;
 use crate::model::node::{Interner, Node};
 use crate::planner::input::{Lost, PodUsage};
 use crate::planner::rules::RuleSet;
-use crate::planner::{Change, Memo};
+use crate::planner::{Action, Change, Memo};
 use decide::{Authority, Next, Question, decide};
 
 const KEY: &str = "example.com/key";
@@ -56,7 +56,7 @@ impl Case {
         }
         Self {
             state: NodeState::new(decoded(node)),
-            rule_set: rules.set(),
+            rule_set: Arc::clone(rules.set()),
             rules,
             authority: Authority::Rules,
             pods: PodUsage::NotFetched,
@@ -99,17 +99,17 @@ impl Case {
             let changes = case.changes();
             let of = |change: &&Change| resources.contains(&change.resource.as_str());
             let failed: Vec<_> = changes.iter().filter(of).cloned().collect();
-            let work = case.state.work_mut();
-            work.failures.fail(cause, &"no".into(), &failed, Some(Duration::from_secs(7)), (case.now.instant, 0));
+            let attempt = Attempt { ended: case.now.instant, retry_after: Some(Duration::from_secs(7)), seed: 0 };
+            case.state.work_mut().failures.fail(cause, &"no".into(), &failed, attempt);
         })
     }
 
     /// The rollout of the rule of the dongles is stopped, for 30 seconds.
     fn stopped(self) -> Self {
         self.with(|case| {
-            let (rule, node) = ("r0".into(), "node-1".into());
-            let now = case.now.instant;
-            assert!(case.rollouts.failed(&rule, (&node, DONGLE), now, now).is_some());
+            let action = Action::Advertise { quantity: "4".to_owned(), rule: "r0".into() };
+            let (changes, now) = ([Change::for_test(DONGLE, action)], case.now.instant);
+            assert_eq!(case.rollouts.patch_failed(&"node-1".into(), &changes, now, now).len(), 1);
         })
     }
 

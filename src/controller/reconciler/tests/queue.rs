@@ -124,7 +124,7 @@ fn relist_repairs_before_its_end_and_keeps_what_is_newer() {
     world.observe(Observation::Node(Ok(Event::InitDone)));
     world.run();
     assert!(world.open.is_empty(), "{:?}", world.open);
-    assert_eq!(world.reconciler.nodes.len(), 2, "the node that was not listed is gone");
+    assert_eq!(world.reconciler.nodes().len(), 2, "the node that was not listed is gone");
 }
 
 /// The end of a node that has been recreated does not remove the new one.
@@ -137,7 +137,7 @@ fn deletion_of_an_older_node_leaves_the_recreated_one() {
     world.observe(Observation::Node(Ok(Event::Delete(object(old)))));
     world.run_until_idle();
     assert_eq!(world.dongles("node-0"), 4);
-    assert_eq!(world.reconciler.nodes.len(), 1);
+    assert_eq!(world.reconciler.nodes().len(), 1);
 }
 
 #[test]

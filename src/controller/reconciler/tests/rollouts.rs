@@ -131,7 +131,7 @@ fn new_leader_continues_a_rollout_at_its_rate() {
     let before = world.having(4);
     world.renews = true;
     world.pass(20);
-    assert!(world.reconciler.is_leading(world.now.instant));
+    assert!(world.reconciler.leads(world.now.instant));
     assert!(world.having(4) > before);
     world.pass(10);
     assert_eq!(world.having(4), 20);
@@ -389,8 +389,8 @@ fn raise_after_a_lowering_waits_for_no_rollout() {
 fn waiting_node_is_planned_when_it_is_its_turn() {
     let mut world = leading(1, 10, RolloutLimits::NONE);
     world.roll_out(4);
-    let working = world.reconciler.nodes.iter().filter(|(_, state)| state.work().is_some()).count();
-    let waiting = world.reconciler.schedule.queue.len(Stage::Patch);
+    let working = world.reconciler.nodes().iter().filter(|(_, state)| state.work().is_some()).count();
+    let waiting = world.reconciler.queue().len(Stage::Patch);
     assert_eq!((waiting, world.open.len(), working), (9, 1, 0));
     // What waits is written as it is declared by then.
     world.roll_out(5);

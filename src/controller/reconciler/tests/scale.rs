@@ -327,11 +327,11 @@ fn scale() {
     fleet.world.delete_rule(RULE);
     assert_eq!(fleet.answer(true), nodes);
     // As in an installation: pods are watched, and patches have a rate.
-    fleet.world.reconciler.schedule.limiter = Limiter::new(16, Some(RATE));
+    fleet.world.reconciler.fleet.schedule_mut().set_limiter(Limiter::new(16, Some(RATE)));
     fleet.edit(RULE, json!({"quantity": 5}));
     let patches = fleet.roll_out();
     fleet.report_all("advertise-with-pods", patches);
-    fleet.world.reconciler.schedule.limiter = Limiter::new(16, None);
+    fleet.world.reconciler.fleet.schedule_mut().set_limiter(Limiter::new(16, None));
 
     // Until a tenth of the retries of ten minutes have failed, or the brake has stopped more.
     fleet.edit(RULE, spec(6, 1));

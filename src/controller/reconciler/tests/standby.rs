@@ -155,7 +155,7 @@ fn standby_forgets_repairs_that_count_no_more() {
             let reply = world.apply(node, patch);
             if is_lost { failed(504) } else { reply }
         });
-        let is_remembered = |world: &World| world.reconciler.nodes.get("node-0").unwrap().work().is_some();
+        let is_remembered = |world: &World| world.reconciler.nodes().get("node-0").unwrap().work().is_some();
         world.advance(Duration::from_secs(590));
         assert!(is_remembered(&world), "lost: {is_lost}");
         world.advance(Duration::from_secs(10));
@@ -242,7 +242,7 @@ fn outage_counts_as_one_restart_of_a_watch() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     world.run_until_idle();
     let restarts = |world: &World| {
-        let restarts = &world.reconciler.diagnostics.metrics.watch_restarts;
+        let restarts = &world.reconciler.metrics().watch_restarts;
         restarts.get_or_create(&[("resource", "nodes")]).get()
     };
     for outage in 1..=3 {

@@ -12,6 +12,7 @@ use super::responses::error;
 use crate::cluster::lease::Written;
 use crate::controller::RolloutLimits;
 use crate::controller::limiter::Slot;
+use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::*;
 use crate::model::ledger;
 use crate::model::node::heartbeats;
@@ -368,7 +369,7 @@ impl World {
     }
 
     pub(super) fn metric(&self, line: &str) -> bool {
-        self.reconciler.diagnostics.metrics.text().unwrap().lines().any(|other| other.ends_with(line))
+        self.reconciler.metrics().text().unwrap().lines().any(|other| other.ends_with(line))
     }
 }
 

@@ -82,7 +82,7 @@ impl World {
     pub(super) fn confirm_events(&mut self, number: usize, node: &Value) {
         let now = self.clock(number).instant;
         let process = &self.processes[number];
-        let leads_since = process.leads_since.filter(|_| process.reconciler.is_leading(now));
+        let leads_since = process.leads_since.filter(|_| process.reconciler.leads(now));
         let found = self.server.get(Kind::Node, &Key::of(node));
         let exists = found.is_ok_and(|found| found["metadata"]["uid"] == node["metadata"]["uid"]);
         for expected in &mut self.checks.events.expected {

@@ -197,7 +197,7 @@ impl World {
     fn follow_leadership(&mut self, number: usize) {
         let now = self.clock(number).instant;
         let process = &mut self.processes[number];
-        let leads = process.reconciler.is_leading(now);
+        let leads = process.reconciler.leads(now);
         if leads == process.leads_since.is_some() {
             return;
         }

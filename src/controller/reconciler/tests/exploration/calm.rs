@@ -48,10 +48,10 @@ impl World {
     }
 
     fn check_place(&self, place: usize) -> Result<(), String> {
-        let queue = &self.reconciler.schedule.queue;
+        let queue = self.reconciler.queue();
         let key = NODES[place].into();
         let is_open = self.open.iter().any(|open| matches!(open, Open::Patch { node, .. } if *node == place));
-        if self.reconciler.nodes.get(NODES[place]).is_none() {
+        if self.reconciler.nodes().get(NODES[place]).is_none() {
             let is_gone = !queue.has(&key) || queue.is_in_flight(&key);
             return if is_gone { Ok(()) } else { Err("I8: a node is queued that is gone".into()) };
         }

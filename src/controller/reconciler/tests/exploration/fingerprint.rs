@@ -95,14 +95,14 @@ impl Found {
 
 /// What decides what the reconciler does, and nothing that is only reported.
 fn reconciler(reconciler: &Reconciler, now: Now) -> String {
-    let Reconciler { rules, nodes, schedule, reports, usage, .. } = reconciler;
+    let Reconciler { rules, fleet, statuses, report, usage, .. } = reconciler;
     // How old the Lease is does not matter.
     let leads = reconciler.leads(now.instant);
-    let nodes: Vec<_> = nodes.iter().map(|(_, state)| state).collect();
-    let schedule = format!("{schedule:?}");
+    let nodes: Vec<_> = fleet.nodes().iter().map(|(_, state)| state).collect();
+    let schedule = format!("{:?} {:?}", fleet.schedule(), fleet.rollouts());
     let (before, places) = schedule.split_once("places: {").unwrap();
     let (places, after) = places.split_once("}, ready: ").unwrap();
-    let (forbidden, statuses) = (&reports.forbidden, reports.statuses.without_unwritten());
+    let (forbidden, statuses) = (report.is_forbidden(), statuses.writes().without_unwritten());
     let pods = (NODES.map(|node| usage.on(node, now.instant)), usage.next_change(now.instant), usage.broken());
     format!("{leads} {rules:?} {nodes:?} {before} {places} {after} {forbidden:?} {statuses:?} {pods:?}")
 }

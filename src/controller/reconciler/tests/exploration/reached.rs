@@ -44,7 +44,7 @@ pub(super) fn request(effect: &Effect) -> &'static str {
 impl World {
     /// Returns what is so in this state.
     pub(super) fn reached(&self) -> Vec<&'static str> {
-        let queue = &self.reconciler.schedule.queue;
+        let queue = self.reconciler.queue();
         let place = |node: &str| {
             let key = node.into();
             match () {

@@ -16,6 +16,7 @@ use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::limiter::Slot;
+use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::*;
 use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
@@ -336,7 +337,7 @@ impl World {
         };
         let overwrites =
             kind == Planned::Plan && decides.is_some_and(|rule| rule.conflict_policy == ConflictPolicy::Overwrite);
-        let state = self.reconciler.nodes.get(NODES[place]);
+        let state = self.reconciler.nodes().get(NODES[place]);
         let seen = [0, 1].map(|map| {
             let node = state.map(|state| &state.node)?;
             let map = [&node.capacity, &node.allocatable][map].as_ref()?;
