@@ -1,7 +1,7 @@
 //! The shell against a model of the API server, on a paused clock: that requests are sent, that responses come
 //! back, and how it ends. What is decided is tested with the reconciler.
 
-pub(in crate::controller) mod exploration;
+pub(crate) mod exploration;
 mod overload;
 mod requests;
 mod shell;

@@ -24,7 +24,7 @@ pub struct Change {
     pub(super) edit: Edit,
     /// How the new value compares with the present one under `WhenFree`, if there is one.
     pub(super) step: Option<Ordering>,
-    pub(super) was_listed: bool,
+    pub(super) was_recorded: bool,
     /// Whether a quantity that is read from the node moves, or the condition alone changes.
     pub(super) moves: bool,
 }
@@ -61,10 +61,10 @@ pub(super) struct ResourceEdit {
 pub(super) enum LedgerEdit {
     /// Does not change the entry.
     Keep,
-    /// Lists the resource, and replaces its entry.
-    List(Entry),
+    /// Records the resource, and replaces its entry.
+    Record(Entry),
     /// Removes the entry of the resource.
-    Unlist,
+    Forget,
     /// Removes the annotation, which cannot be read.
     Discard,
 }
@@ -167,7 +167,7 @@ pub enum Action {
         /// The rule that declared it.
         rule: Arc<str>,
     },
-    /// Removes the 0 of a resource that the ledger does not list.
+    /// Removes the 0 of a resource that the ledger does not record.
     RemoveZero,
     /// Removes a ledger that cannot be read.
     RemoveLedger,
@@ -182,7 +182,7 @@ pub enum Action {
 pub enum ReleaseCause {
     /// The rule had `deletionPolicy: Retain`.
     Retained {
-        /// The listed quantity, if it is restored: a kubelet had reset the value to 0, and a remaining 0 makes kubelets
+        /// The recorded quantity, if it is restored: a kubelet had reset the value to 0, and a remaining 0 makes kubelets
         /// reject pods.
         restored: Option<String>,
     },
@@ -217,9 +217,9 @@ impl Change {
         matches!(self.action, Action::Repair { .. })
     }
 
-    /// Returns the quantity that the ledger lists after the change; `None` if it does not list the resource.
+    /// Returns the quantity that the ledger records after the change; `None` if it does not record the resource.
     #[must_use]
-    pub fn listed_quantity(&self) -> Option<&str> {
+    pub fn recorded_quantity(&self) -> Option<&str> {
         self.quantity().filter(|_| !matches!(self.action, Action::Release { .. }))
     }
 
@@ -284,7 +284,7 @@ impl Change {
     }
 
     /// Returns whether the change removes a ledger that cannot be read. Such changes of one plan belong together: a
-    /// patch with only some of them would leave values that no ledger lists.
+    /// patch with only some of them would leave values that no ledger records.
     #[must_use]
     pub fn discards_ledger(&self) -> bool {
         matches!(&self.edit, Edit::Resource(ResourceEdit { ledger: LedgerEdit::Discard, .. }))
@@ -292,8 +292,8 @@ impl Change {
 
     /// Returns whether the resource was in the ledger before.
     #[must_use]
-    pub fn was_listed(&self) -> bool {
-        self.was_listed
+    pub fn was_recorded(&self) -> bool {
+        self.was_recorded
     }
 
     /// Returns whether the change concerns the node's condition, and no resource.
@@ -309,11 +309,11 @@ impl Change {
         self.moves
     }
 
-    /// Returns what was lost, if the resource was already the controller's: a change of a listed resource follows a
+    /// Returns what was lost, if the resource was already the controller's: a change of a recorded resource follows a
     /// changed value, a change of another resource a lost ledger entry.
     #[must_use]
     pub fn lost(&self) -> Lost {
-        if self.was_listed { Lost::Value } else { Lost::LedgerEntry }
+        if self.was_recorded { Lost::Value } else { Lost::LedgerEntry }
     }
 
     /// Returns whether a node has what the change wrote to its values.
@@ -338,8 +338,8 @@ impl Change {
         let is_stored = || self.is_stored(node.values(&self.resource));
         match &edit.ledger {
             LedgerEdit::Keep => is_stored(),
-            LedgerEdit::List(listed) => entry().as_ref() == Some(listed) && is_stored(),
-            LedgerEdit::Unlist => entry().is_none(),
+            LedgerEdit::Record(recorded) => entry().as_ref() == Some(recorded) && is_stored(),
+            LedgerEdit::Forget => entry().is_none(),
             LedgerEdit::Discard => annotation.is_none(),
         }
     }
@@ -348,7 +348,7 @@ impl Change {
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
         let edit = Edit::of(LedgerEdit::Keep, ValueEdit::Keep, false);
-        Self { resource: resource.to_owned(), action, edit, step: None, was_listed: true, moves: false }
+        Self { resource: resource.to_owned(), action, edit, step: None, was_recorded: true, moves: false }
     }
 }
 

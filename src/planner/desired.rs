@@ -46,7 +46,7 @@ pub(super) struct Desired {
     pub(super) shrink_policy: ShrinkPolicy,
 }
 
-/// Returns the deciding rule for each resource. The values of a frozen rule stay as the ledger lists them, since pods
+/// Returns the deciding rule for each resource. The values of a frozen rule stay as the ledger records them, since pods
 /// may be using them: another rule decides only with a higher priority. So do those of a rule whose quantity on the node
 /// is unknown.
 pub(super) fn desired<'a>(
@@ -64,15 +64,15 @@ pub(super) fn desired<'a>(
     let active = || selecting.iter().filter(|selecting| !selecting.rule.paused);
     for Selecting { rule, quantity } in active() {
         let resource = rule.resource.as_str();
-        let listed = ledger.get(resource).filter(|entry| *entry.rule == *rule.name);
+        let recorded = ledger.get(resource).filter(|entry| *entry.rule == *rule.name);
         let decides = match quantity {
             OnNode::Known(quantity) => {
                 let is_derived = rule.quantity.fixed().is_none();
                 let waits = is_derived && input.moved.contains(resource);
-                let waiting = listed.filter(|_| waits).and_then(|listed| Desired::at(rule, listed));
+                let waiting = recorded.filter(|_| waits).and_then(|recorded| Desired::at(rule, recorded));
                 Some(waiting.unwrap_or_else(|| Desired { is_derived, ..Desired::by(rule, *quantity) }))
             }
-            OnNode::Unknown(_) => listed.and_then(|listed| Desired::kept(rule, listed)),
+            OnNode::Unknown(_) => recorded.and_then(|recorded| Desired::kept(rule, recorded)),
             // Not among them.
             OnNode::Nothing => None,
         };
@@ -85,9 +85,9 @@ pub(super) fn desired<'a>(
     // What no rule decides is no evidence against a value, as long as one of them may.
     for Selecting { rule, quantity } in active() {
         let resource = rule.resource.as_str();
-        if let (OnNode::Unknown(_), Some(listed)) = (quantity, ledger.get(resource))
+        if let (OnNode::Unknown(_), Some(recorded)) = (quantity, ledger.get(resource))
             && !desired.contains_key(resource)
-            && let Some(kept) = Desired::kept(rule, listed)
+            && let Some(kept) = Desired::kept(rule, recorded)
         {
             desired.insert(resource, kept);
         }
@@ -111,14 +111,14 @@ impl Desired {
         })
     }
 
-    /// Returns the listed state, which stays while the quantity of the rule is unknown.
-    fn kept(rule: &Rule, listed: &Entry) -> Option<Self> {
-        Some(Self { is_recorded: true, ..Self::at(rule, listed)? })
+    /// Returns the recorded state, which stays while the quantity of the rule is unknown.
+    fn kept(rule: &Rule, recorded: &Entry) -> Option<Self> {
+        Some(Self { is_recorded: true, ..Self::at(rule, recorded)? })
     }
 
-    /// Returns what the rule declares, at the listed quantity.
-    fn at(rule: &Rule, listed: &Entry) -> Option<Self> {
-        Some(Self::by(rule, listed.quantity.parse().ok()?))
+    /// Returns what the rule declares, at the recorded quantity.
+    fn at(rule: &Rule, recorded: &Entry) -> Option<Self> {
+        Some(Self::by(rule, recorded.quantity.parse().ok()?))
     }
 
     fn by(rule: &Rule, quantity: Quantity) -> Self {
@@ -153,24 +153,24 @@ impl Desired {
     }
 
     /// Returns the ledger entry for a quantity. Fields of later versions are kept.
-    pub(super) fn entry(&self, quantity: Quantity, listed: Option<&Entry>) -> Entry {
+    pub(super) fn entry(&self, quantity: Quantity, recorded: Option<&Entry>) -> Entry {
         Entry {
             quantity: quantity.to_string(),
             rule: self.rule.to_string(),
             deletion_policy: self.deletion_policy,
-            unknown: listed.map(|listed| listed.unknown.clone()).unwrap_or_default(),
+            unknown: recorded.map(|recorded| recorded.unknown.clone()).unwrap_or_default(),
         }
     }
 
-    /// Returns whether the rule needs another entry than the listed one because it was edited or is another rule, and
+    /// Returns whether the rule needs another entry than the recorded one because it was edited or is another rule, and
     /// not only because of what pods request. `target` is `None` while it is undecided.
-    pub(super) fn edits(&self, listed: &Entry, target: Option<Quantity>) -> bool {
-        let Ok(quantity) = listed.quantity.parse::<Quantity>() else {
+    pub(super) fn edits(&self, recorded: &Entry, target: Option<Quantity>) -> bool {
+        let Ok(quantity) = recorded.quantity.parse::<Quantity>() else {
             return false;
         };
         let is_less = target.map_or(self.quantity < quantity, |target| target < quantity);
-        *listed.rule != *self.rule
-            || listed.deletion_policy != self.deletion_policy
+        *recorded.rule != *self.rule
+            || recorded.deletion_policy != self.deletion_policy
             || self.quantity > quantity
             || is_less
     }

@@ -15,7 +15,7 @@ pub struct PlanningInput {
     pub pods: PodUsage,
     /// What a value that appears on the node requires first.
     pub new_values: NewValues,
-    /// Resources that the ledger listed, with values that have not changed since: managedFields may name the kubelet
+    /// Resources that the ledger recorded, with values that have not changed since: managedFields may name the kubelet
     /// for a value that admission kept from its reset.
     pub released: BTreeSet<Arc<str>>,
     /// Resources whose derived quantity has moved a moment ago, and does not move again for now.

@@ -10,13 +10,13 @@ use crate::model::quantity::Quantity;
 pub(crate) struct Observed<'a> {
     /// The values in capacity and allocatable.
     values: [Option<&'a str>; 2],
-    pub(super) listed: Option<&'a Entry>,
+    pub(super) recorded: Option<&'a Entry>,
     managers: Option<&'a ResourceManagers>,
 }
 
 impl<'a> Observed<'a> {
     pub(crate) fn on(node: &'a Node, ledger: &'a Ledger, resource: &str) -> Self {
-        Self { values: node.values(resource), listed: ledger.get(resource), managers: node.field_managers(resource) }
+        Self { values: node.values(resource), recorded: ledger.get(resource), managers: node.field_managers(resource) }
     }
 
     /// Returns whether the resource has no value other than the 0 that kubelets and device plugins leave behind.
@@ -35,32 +35,33 @@ impl<'a> Observed<'a> {
             && self.managers.is_some_and(ResourceManagers::are_kubelets)
     }
 
-    /// Returns whether the resource has a value that the ledger does not list.
-    pub(super) fn is_unlisted(&self) -> bool {
-        self.listed.is_none() && !self.is_vacant()
+    /// Returns whether the resource has a value that the ledger does not record.
+    pub(super) fn is_unrecorded(&self) -> bool {
+        self.recorded.is_none() && !self.is_vacant()
     }
 
     /// Returns whether the value lacks only its ledger entry: it is as declared, and the controller alone wrote it, in
     /// both maps. A kubelet, a device plugin or an applier that owns a part of the value may report it again, and
-    /// withdrawing it with the rule would be wrong; but if it was listed and has not changed, a kubelet in
+    /// withdrawing it with the rule would be wrong; but if it was recorded and has not changed, a kubelet in
     /// managedFields is one whose reset admission undid.
-    pub(super) fn is_adoptable(&self, quantity: Quantity, was_listed: bool) -> bool {
-        let is_own = |managers: &ResourceManagers| managers.are_own() || (was_listed && managers.are_own_or_kubelets());
-        self.is_unlisted() && self.is(quantity) && self.managers.is_some_and(is_own)
+    pub(super) fn is_adoptable(&self, quantity: Quantity, was_recorded: bool) -> bool {
+        let is_own =
+            |managers: &ResourceManagers| managers.are_own() || (was_recorded && managers.are_own_or_kubelets());
+        self.is_unrecorded() && self.is(quantity) && self.managers.is_some_and(is_own)
     }
 
     /// Returns the field manager that wrote the value that differs from the ledger.
     pub(crate) fn manager(&self) -> Option<&FieldManager> {
-        let listed = self.listed_quantity();
-        let differs = |value: Option<&str>| match (value, listed) {
-            (Some(text), Some(listed)) => !same(text, listed),
+        let recorded = self.recorded_quantity();
+        let differs = |value: Option<&str>| match (value, recorded) {
+            (Some(text), Some(recorded)) => !same(text, recorded),
             (Some(_), None) => true,
             (None, _) => false,
         };
         let [capacity, allocatable] = self.values.map(differs);
         let managers = self.managers?;
         // A recorded value that differs in capacity is nobody else's change; a kubelet copies it to allocatable.
-        let changed_since = managers.last([capacity, false]).filter(|manager| listed.is_some() && manager.is_own());
+        let changed_since = managers.last([capacity, false]).filter(|manager| recorded.is_some() && manager.is_own());
         changed_since.or_else(|| managers.last([capacity, allocatable]))
     }
 
@@ -69,28 +70,30 @@ impl<'a> Observed<'a> {
         self.values.into_iter().all(|value| value.is_some_and(|text| same(text, quantity)))
     }
 
-    pub(crate) fn listed_quantity(&self) -> Option<Quantity> {
-        self.listed.and_then(|listed| listed.quantity.parse().ok())
+    pub(crate) fn recorded_quantity(&self) -> Option<Quantity> {
+        self.recorded.and_then(|recorded| recorded.quantity.parse().ok())
     }
 
-    /// Returns whether the value is unchanged since it was listed; also if the ledger does not list it.
-    pub(crate) fn is_as_listed(&self) -> bool {
-        self.listed.is_none() || self.listed_quantity().is_some_and(|listed| self.is(listed))
+    /// Returns whether the value is unchanged since it was recorded; also if the ledger does not record it.
+    pub(crate) fn is_as_recorded(&self) -> bool {
+        self.recorded.is_none() || self.recorded_quantity().is_some_and(|recorded| self.is(recorded))
     }
 
-    /// Returns whether a map holds a value that is neither the listed one nor 0. Ownership follows the value:
+    /// Returns whether a map holds a value that is neither the recorded one nor 0. Ownership follows the value:
     /// managedFields name the kubelet for a value that admission kept.
     pub(super) fn is_overwritten(&self) -> bool {
-        let listed = self.listed_quantity();
-        let is_own = |text| is_zero(text) || listed.is_some_and(|listed| same(text, listed));
+        let recorded = self.recorded_quantity();
+        let is_own = |text| is_zero(text) || recorded.is_some_and(|recorded| same(text, recorded));
         !self.values.into_iter().flatten().all(is_own)
     }
 
-    pub(super) fn is_listed_as(&self, entry: &Entry) -> bool {
+    pub(super) fn is_recorded_as(&self, entry: &Entry) -> bool {
         let Entry { quantity, rule, deletion_policy, unknown: _ } = entry;
         let quantity = quantity.parse().ok();
-        self.listed_quantity() == quantity
-            && self.listed.is_some_and(|listed| (&listed.rule, &listed.deletion_policy) == (rule, deletion_policy))
+        self.recorded_quantity() == quantity
+            && self
+                .recorded
+                .is_some_and(|recorded| (&recorded.rule, &recorded.deletion_policy) == (rule, deletion_policy))
     }
 
     /// Returns the larger of the two maps' values.
@@ -98,10 +101,10 @@ impl<'a> Observed<'a> {
         self.values.into_iter().flatten().filter_map(|text| text.parse().ok()).max()
     }
 
-    /// Returns the larger of the two maps' values and the listed quantity, which pods may be using after a value is
+    /// Returns the larger of the two maps' values and the recorded quantity, which pods may be using after a value is
     /// lost.
-    pub(crate) fn most_or_listed(&self) -> Option<Quantity> {
-        self.most().max(self.listed_quantity())
+    pub(crate) fn most_or_recorded(&self) -> Option<Quantity> {
+        self.most().max(self.recorded_quantity())
     }
 
     /// Returns the value that the scheduler uses; if it is absent, the value in capacity, which the kubelet copies.

@@ -45,8 +45,8 @@ pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
         };
         match ledger {
             LedgerEdit::Keep | LedgerEdit::Discard => {}
-            LedgerEdit::List(entry) => after.insert(resource, entry.clone()),
-            LedgerEdit::Unlist => after.remove(resource),
+            LedgerEdit::Record(entry) => after.insert(resource, entry.clone()),
+            LedgerEdit::Forget => after.remove(resource),
         }
         for map in &mut maps {
             if *guarded {

@@ -107,12 +107,12 @@ pub enum Outcome {
     },
     /// The rule is paused, and the node is not as it declares.
     Paused {
-        /// The quantity that stays, if the ledger lists one for the rule.
+        /// The quantity that stays, if the ledger records one for the rule.
         at: Option<Quantity>,
     },
     /// The quantity cannot be read from the node: what is advertised stays, and nothing is added.
     QuantityUnknown {
-        /// The quantity that stays, if the ledger lists one.
+        /// The quantity that stays, if the ledger records one.
         at: Option<Quantity>,
         /// Why, without a period.
         why: Arc<str>,

@@ -7,8 +7,8 @@ use super::plan::NodePlan;
 use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::Node;
 
-/// Plans only repairs, from the ledger: values that were lost or lowered are restored as listed, except contested
-/// values that must not be repaired yet. A value above the listed one stays until the rules are known: lowering it may
+/// Plans only repairs, from the ledger: values that were lost or lowered are restored as recorded, except contested
+/// values that must not be repaired yet. A value above the recorded one stays until the rules are known: lowering it may
 /// depend on pods (I5).
 ///
 /// No rule has an outcome, and nothing is added, lowered, adopted, released or withdrawn.
@@ -21,7 +21,7 @@ pub fn plan_repairs(node: &Node, contested: &Contested) -> NodePlan {
     let repairs = ledger.entries().filter_map(|(resource, entry)| {
         let waits = contested.get(resource).is_some_and(|contest| !contest.may_repair);
         let observed = Observed::on(node, &ledger, resource);
-        if waits || observed.is_as_listed() {
+        if waits || observed.is_as_recorded() {
             return None;
         }
         repair(resource, entry, &observed)
@@ -29,7 +29,7 @@ pub fn plan_repairs(node: &Node, contested: &Contested) -> NodePlan {
     NodePlan::new(Vec::new(), repairs.collect(), false)
 }
 
-/// Plans what a standby may write: values that a kubelet has reset to 0 are restored as the ledger lists them. The
+/// Plans what a standby may write: values that a kubelet has reset to 0 are restored as the ledger records them. The
 /// patch requires that nothing has changed since, so it may be applied at any time, whatever the leader does (I6).
 #[must_use]
 pub fn plan_resets(node: &Node) -> NodePlan {
@@ -44,13 +44,13 @@ pub fn plan_resets(node: &Node) -> NodePlan {
     NodePlan::new(Vec::new(), resets.collect(), false)
 }
 
-/// Restores a value as listed, unless that lowers it.
+/// Restores a value as recorded, unless that lowers it.
 pub(super) fn repair(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Option<Change> {
     restore(resource, entry, observed, false)
 }
 
 fn restore(resource: &str, entry: &Entry, observed: &Observed<'_>, guarded: bool) -> Option<Change> {
-    if observed.most() > observed.listed_quantity() {
+    if observed.most() > observed.recorded_quantity() {
         return None;
     }
     Some(Change {
@@ -63,7 +63,7 @@ fn restore(resource: &str, entry: &Entry, observed: &Observed<'_>, guarded: bool
         },
         edit: Edit::of(LedgerEdit::Keep, ValueEdit::Write(entry.quantity.clone()), guarded),
         step: None,
-        was_listed: true,
+        was_recorded: true,
         moves: false,
     })
 }

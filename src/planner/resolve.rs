@@ -140,8 +140,8 @@ impl Resolver<'_> {
             contest.map(|contest| Outcome::Contested { manager: contest.manager.clone(), lost: contest.lost });
         let waits = contest.is_some_and(|contest| !contest.may_repair);
         let may_write = |target| {
-            let edits = |listed| observed.is_as_listed() || desired.edits(listed, target);
-            !waits || observed.listed.is_some_and(edits)
+            let edits = |recorded| observed.is_as_recorded() || desired.edits(recorded, target);
+            !waits || observed.recorded.is_some_and(edits)
         };
         if let Some(contested) = &contested
             && !may_write(None)
@@ -160,8 +160,8 @@ impl Resolver<'_> {
             true => Outcome::Advertised,
             false => self.holds(Some(quantity)),
         });
-        let entry = desired.entry(quantity, observed.listed);
-        if observed.is_listed_as(&entry) && observed.is(quantity) || !may_write(Some(quantity)) {
+        let entry = desired.entry(quantity, observed.recorded);
+        if observed.is_recorded_as(&entry) && observed.is(quantity) || !may_write(Some(quantity)) {
             return outcome;
         }
         let Some(entry) = self.entry_with_room(resource, entry, &observed) else { return Outcome::LedgerFull };
@@ -171,10 +171,10 @@ impl Resolver<'_> {
     }
 
     fn ownership(&self, resource: &str, desired: &Desired, observed: &Observed<'_>) -> Ownership {
-        let was_listed = self.input.released.contains(resource);
-        if observed.is_adoptable(desired.quantity, was_listed) {
+        let was_recorded = self.input.released.contains(resource);
+        if observed.is_adoptable(desired.quantity, was_recorded) {
             Ownership::Adoptable
-        } else if observed.is_unlisted() {
+        } else if observed.is_unrecorded() {
             Ownership::Foreign
         } else {
             Ownership::Own
@@ -184,15 +184,15 @@ impl Resolver<'_> {
     /// Returns the entry to write: the recorded one if it means the same and there is no room for another. Without room,
     /// there is none, and a recorded value is repaired in any case.
     fn entry_with_room(&mut self, resource: &str, entry: Entry, observed: &Observed<'_>) -> Option<Entry> {
-        if observed.listed == Some(&entry) || self.has_room(resource, &entry) {
+        if observed.recorded == Some(&entry) || self.has_room(resource, &entry) {
             return Some(entry);
         }
-        let listed = observed.listed?;
-        if observed.is_listed_as(&entry) {
-            return Some(listed.clone());
+        let recorded = observed.recorded?;
+        if observed.is_recorded_as(&entry) {
+            return Some(recorded.clone());
         }
-        if !observed.is_as_listed() {
-            self.changes.extend(repairs::repair(resource, listed, observed));
+        if !observed.is_as_recorded() {
+            self.changes.extend(repairs::repair(resource, recorded, observed));
         }
         None
     }
@@ -203,7 +203,7 @@ impl Resolver<'_> {
         let Target { desired, ownership, quantity, entry } = target;
         // A value that follows pods waits for nothing: the next pod would take what the last has freed.
         let is_held = matches!(action, Action::Hold { .. });
-        let is_other = observed.listed.is_some_and(|listed| listed.quantity != entry.quantity);
+        let is_other = observed.recorded.is_some_and(|recorded| recorded.quantity != entry.quantity);
         let value = match ownership {
             Ownership::Adoptable => ValueEdit::Keep,
             Ownership::Own | Ownership::Foreign => ValueEdit::Write(entry.quantity.clone()),
@@ -212,15 +212,15 @@ impl Resolver<'_> {
             resource: resource.to_owned(),
             action,
             step: observed
-                .most_or_listed()
+                .most_or_recorded()
                 .filter(|_| desired.shrink_policy == ShrinkPolicy::WhenFree)
                 .map(|current| quantity.cmp(&current)),
-            was_listed: observed.listed.is_some(),
+            was_recorded: observed.recorded.is_some(),
             moves: desired.is_derived && is_other && !is_held,
             edit: Edit::of(
-                if observed.listed == Some(&entry) { LedgerEdit::Keep } else { LedgerEdit::List(entry) },
+                if observed.recorded == Some(&entry) { LedgerEdit::Keep } else { LedgerEdit::Record(entry) },
                 value,
-                observed.listed.is_none() && ownership != Ownership::Foreign,
+                observed.recorded.is_none() && ownership != Ownership::Foreign,
             ),
         }
     }
@@ -235,7 +235,7 @@ impl Resolver<'_> {
                 let (observed, manager) = was();
                 Action::TakeOver { quantity, rule, observed, manager }
             }
-            Ownership::Own if !seen.is_as_listed() => {
+            Ownership::Own if !seen.is_as_recorded() => {
                 let (observed, manager) = was();
                 Action::Repair { quantity, rule, observed, manager }
             }
@@ -255,19 +255,19 @@ impl Resolver<'_> {
         if desired.shrink_policy == ShrinkPolicy::Immediate {
             return Ok(desired.quantity);
         }
-        let listed = observed.listed_quantity();
-        let appears = listed.is_none() && observed.is_vacant();
+        let recorded = observed.recorded_quantity();
+        let appears = recorded.is_none() && observed.is_vacant();
         // What a rule does not declare now stays as it is recorded, and would stay above that when the pods have ended.
         let raised_for = |requests: &NodeRequests| match desired.is_recorded {
             true => Quantity::default(),
             false => requests.raising(resource),
         };
         if let PodUsage::Known(requests) = &self.input.pods {
-            let had = observed.most_or_listed().unwrap_or_default();
+            let had = observed.most_or_recorded().unwrap_or_default();
             let held = requests.bound.get(resource).min(had.max(raised_for(requests)));
             return Ok(desired.quantity.max(advertisable(held)));
         }
-        let current = observed.most_or_listed().unwrap_or(desired.quantity);
+        let current = observed.most_or_recorded().unwrap_or(desired.quantity);
         let raised = match &self.input.pods {
             PodUsage::LastKnown { requests, .. } => advertisable(raised_for(requests)),
             _ => Quantity::default(),
@@ -287,9 +287,9 @@ impl Resolver<'_> {
             return Ok(raised);
         }
         // A lost value is restored at once: pods may be using it.
-        let is_lost = !observed.is_as_listed();
-        match listed {
-            Some(listed) if listed == current && (is_lost || self.pods_error().is_some()) => Ok(listed),
+        let is_lost = !observed.is_as_recorded();
+        match recorded {
+            Some(recorded) if recorded == current && (is_lost || self.pods_error().is_some()) => Ok(recorded),
             _ => Err(self.holds(observed.schedulable().or(Some(current)))),
         }
     }
@@ -322,7 +322,7 @@ impl Resolver<'_> {
     fn is_requested(&self, target: Quantity, observed: &Observed<'_>) -> bool {
         match self.input.pods {
             PodUsage::Known(_) => true,
-            PodUsage::LastKnown { .. } => Some(target) > observed.most_or_listed(),
+            PodUsage::LastKnown { .. } => Some(target) > observed.most_or_recorded(),
             PodUsage::NotFetched | PodUsage::Unavailable(_) => false,
         }
     }
@@ -336,9 +336,9 @@ impl Resolver<'_> {
 
     /// Returns whether the node has room for an entry, and reserves it.
     fn has_room(&mut self, resource: &str, entry: &Entry) -> bool {
-        let listed = self.ledger.get(resource);
+        let recorded = self.ledger.get(resource);
         let length = |entry: &Entry| Ledger::length_of(resource, entry);
-        let growth = length(entry).saturating_sub(listed.map_or(0, length));
+        let growth = length(entry).saturating_sub(recorded.map_or(0, length));
         let is_absent = self.node.values(resource).map(|value| value.is_none());
         if growth == 0 && is_absent == [false; 2] {
             return true;

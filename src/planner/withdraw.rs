@@ -44,7 +44,7 @@ impl Recorded {
     }
 }
 
-/// Plans the withdrawal of what a node's ledger lists. Values to retain, and values that another field manager has
+/// Plans the withdrawal of what a node's ledger records. Values to retain, and values that another field manager has
 /// overwritten, are released.
 #[must_use]
 pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
@@ -53,8 +53,8 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
         Err(error) => return NodePlan::blocked(&[], error),
     };
     let Withdrawal { recorded, zeros } = withdrawal;
-    let listed = ledger.entries();
-    let mut changes: Vec<_> = listed
+    let entries = ledger.entries();
+    let mut changes: Vec<_> = entries
         .filter(|(_, entry)| recorded.includes(&entry.rule))
         .map(|(resource, entry)| withdraw_entry(resource, entry, &Observed::on(node, &ledger, resource)))
         .collect();
@@ -71,7 +71,7 @@ pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
 
 /// Plans the withdrawal for a node whose ledger cannot be read: it withdraws the controller's values according to
 /// managedFields (`own`) and removes the ledger. The changes belong together: a patch with only some of them would
-/// leave values that no ledger lists.
+/// leave values that no ledger records.
 #[must_use]
 pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -> NodePlan {
     let edit = |value| Edit::of(LedgerEdit::Discard, value, true);
@@ -95,8 +95,8 @@ pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -
     NodePlan::new(Vec::new(), changes, false)
 }
 
-/// Withdraws or releases a listed value. Ownership follows the value, never the field manager: a value that is as
-/// listed, or 0, is the controller's to remove; any other value is not.
+/// Withdraws or releases a recorded value. Ownership follows the value, never the field manager: a value that is as
+/// recorded, or 0, is the controller's to remove; any other value is not.
 pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<'_>) -> Change {
     let rule = entry.rule.as_str().into();
     let (action, value) = if observed.is_overwritten() {
@@ -110,7 +110,7 @@ pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<
         let value = restored.clone().map_or(ValueEdit::Keep, ValueEdit::Write);
         (Action::Release { rule, cause: ReleaseCause::Retained { restored } }, value)
     };
-    change(resource, action, Edit::of(LedgerEdit::Unlist, value, true), true)
+    change(resource, action, Edit::of(LedgerEdit::Forget, value, true), true)
 }
 
 /// Removes a zero that a device plugin left behind.
@@ -119,6 +119,6 @@ fn remove_zero(resource: &str) -> Change {
     change(resource, Action::RemoveZero, edit, false)
 }
 
-fn change(resource: &str, action: Action, edit: Edit, was_listed: bool) -> Change {
-    Change { resource: resource.to_owned(), action, edit, step: None, was_listed, moves: false }
+fn change(resource: &str, action: Action, edit: Edit, was_recorded: bool) -> Change {
+    Change { resource: resource.to_owned(), action, edit, step: None, was_recorded, moves: false }
 }

@@ -12,7 +12,7 @@ use crate::planner::{Action, Change, ReleaseCause};
 
 /// An Event without its subject.
 #[derive(Clone, Debug)]
-pub(in crate::controller) struct EventTemplate {
+pub(crate) struct EventTemplate {
     pub(super) kind: EventType,
     /// The machine-readable reason.
     pub(super) reason: &'static str,
@@ -32,7 +32,7 @@ fn normal(reason: &'static str, action: &'static str, text: String) -> EventTemp
 impl EventTemplate {
     /// Returns the Event of a change on a node that an administrator may ask about. Advertised values are in the
     /// status of the rule.
-    pub(in crate::controller) fn for_change(node: &str, change: &Change) -> Option<Self> {
+    pub(crate) fn for_change(node: &str, change: &Change) -> Option<Self> {
         let Change { resource, action, .. } = change;
         let template = match action {
             Action::Repair { quantity, rule, observed, manager } => {
@@ -94,12 +94,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a rule's state on a node that needs an administrator, if there is one.
-    pub(in crate::controller) fn for_standing(
-        node: &str,
-        rule: &str,
-        resource: &str,
-        standing: &Standing,
-    ) -> Option<Self> {
+    pub(crate) fn for_standing(node: &str, rule: &str, resource: &str, standing: &Standing) -> Option<Self> {
         match standing {
             Standing::Conflicted { present, manager } => {
                 let (by, advice) = (FieldManager::display(manager.as_ref()), conflict_advice(manager.as_ref()));
@@ -124,7 +119,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a withdrawal or release that failed.
-    pub(in crate::controller) fn not_withdrawn(node: &str, change: &Change, message: &str) -> Option<Self> {
+    pub(crate) fn not_withdrawn(node: &str, change: &Change, message: &str) -> Option<Self> {
         let Change { resource, action, .. } = change;
         let (verb, rule) = match action {
             Action::Withdraw { rule } => ("withdraw", rule),
@@ -139,7 +134,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a value that is there again after it was removed.
-    pub(in crate::controller) fn put_back(node: &str, rule: &str, resource: &str) -> Self {
+    pub(crate) fn put_back(node: &str, rule: &str, resource: &str) -> Self {
         let text = format!(
             "Failed to withdraw {resource} on {node}, which rule {rule} no longer declares there: {ADMISSION} puts a \
              value back. The annotation no longer lists it: change that policy or webhook, then remove the value"
@@ -149,7 +144,7 @@ impl EventTemplate {
 
     /// Returns the Event of a rule that is not in force. If the rule does not even match the CRD's schema, the API server
     /// rejects its status, and this Event is the only report.
-    pub(in crate::controller) fn for_stalled(why: &Stalled) -> Self {
+    pub(crate) fn for_stalled(why: &Stalled) -> Self {
         let text = format!("Rejected the rule: {why}. Its advertised values stay until you {}", why.remedy());
         match why {
             Stalled::Invalid(_) => warning("InvalidSpec", "Validate", text),
@@ -158,7 +153,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a rollout that has stopped.
-    pub(in crate::controller) fn rollout_stopped(rule: &str, nodes: usize, message: &str) -> Self {
+    pub(crate) fn rollout_stopped(rule: &str, nodes: usize, message: &str) -> Self {
         let text = format!(
             "Stopped the rollout of rule {rule}: patches of {nodes} nodes failed, the last with: {message}. Other nodes \
              wait. It resumes within five minutes, when a patch succeeds, or when you edit the rule"
@@ -167,7 +162,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event on one of two rules that declare different quantities on a node with the same priority.
-    pub(in crate::controller) fn equal_priority(other: &str) -> Self {
+    pub(crate) fn equal_priority(other: &str) -> Self {
         let text = format!(
             "Resolved a tie by age or name: rule {other} declares another quantity of the same resource on the \
              same node, with the same priority. Give one rule a higher priority"
@@ -176,7 +171,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a repair or an adoption that is undone repeatedly and pauses now.
-    pub(in crate::controller) fn contested(node: &str, change: &Change, lost: Lost) -> Self {
+    pub(crate) fn contested(node: &str, change: &Change, lost: Lost) -> Self {
         let text = format!(
             "Backed off from {}; {}. The controller retries after pauses",
             contest(node, change, lost),
@@ -186,7 +181,7 @@ impl EventTemplate {
     }
 
     /// Returns the Event of a node that does not change because its ledger cannot be read.
-    pub(in crate::controller) fn invalid_ledger(node: &str, why: &InvalidLedger) -> Self {
+    pub(crate) fn invalid_ledger(node: &str, why: &InvalidLedger) -> Self {
         let text = format!(
             "Stopped changing the node: {why}. Repair the annotation, or remove it with `prune --repair-ledger \
              --node {node} --force`"
@@ -196,7 +191,7 @@ impl EventTemplate {
 }
 
 /// Describes what undoes a change.
-pub(in crate::controller) fn contest(node: &str, change: &Change, lost: Lost) -> String {
+pub(crate) fn contest(node: &str, change: &Change, lost: Lost) -> String {
     let resource = &change.resource;
     let rule = change.rule().unwrap_or_default();
     match lost {

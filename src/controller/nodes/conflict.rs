@@ -11,9 +11,9 @@ use crate::model::node::FieldManager;
 use crate::planner::input::{Contest, Contested, Lost};
 
 /// This many writes of one resource on one node within `WINDOW`, each undone, are a contest.
-pub(in crate::controller) const MAX_REPAIRS: usize = 5;
+pub(crate) const MAX_REPAIRS: usize = 5;
 /// A contest ends after this time without a conflict.
-pub(in crate::controller) const WINDOW: Duration = Duration::from_secs(10 * 60);
+pub(crate) const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// A kubelet sets all extended resources to 0 when it starts after a reboot. A kubelet that does so again within this
 /// time has not rebooted: it knows of a device plugin that is gone.
 const REBOOT_GAP_MIN: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// What was undone on one node, by resource.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct Conflicts(BTreeMap<Arc<str>, History>);
+pub(crate) struct Conflicts(BTreeMap<Arc<str>, History>);
 
 #[derive(Clone, Debug, Default)]
 struct History {
@@ -47,7 +47,7 @@ struct Repair {
 impl Conflicts {
     /// Records that an undone value was restored: `observed` had been written by `manager`. Returns whether a contest
     /// begins.
-    pub(in crate::controller) fn add(
+    pub(crate) fn add(
         &mut self,
         resource: &str,
         observed: &str,
@@ -76,7 +76,7 @@ impl Conflicts {
     }
 
     /// Returns whether there is no history.
-    pub(in crate::controller) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -86,14 +86,14 @@ impl Conflicts {
     }
 
     /// Resumes a contest that the previous leader reported.
-    pub(in crate::controller) fn resume(&mut self, resource: &str, now: Instant) {
+    pub(crate) fn resume(&mut self, resource: &str, now: Instant) {
         let repairs = [Repair { at: now, of_zero: false }].into();
         let history = History { repairs, pause: Some(INITIAL_DELAY), ..History::default() };
         self.0.entry(resource.into()).or_insert(history);
     }
 
     /// Returns the current contests, for the plan.
-    pub(in crate::controller) fn contested(&self, now: Instant) -> Contested {
+    pub(crate) fn contested(&self, now: Instant) -> Contested {
         let contests = self.0.iter().filter(|(_, history)| !history.is_over(now)).filter_map(|(resource, history)| {
             let until = history.pause_end()?;
             let (manager, lost) = (history.manager.clone(), history.lost);
@@ -105,7 +105,7 @@ impl Conflicts {
 
     /// Returns when the next pause or contest ends, or the next write becomes too old to count: the node is then
     /// planned again.
-    pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_change(&self, now: Instant) -> Option<Instant> {
         let ends = self.0.values().flat_map(|history| [history.pause_end(), history.end()]);
         ends.flatten().filter(|end| *end > now).min()
     }

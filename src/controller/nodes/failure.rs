@@ -20,7 +20,7 @@ const STALE_LIMIT: u32 = 3;
 
 /// The cause of a failed patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum Cause {
+pub(crate) enum Cause {
     /// The node changed in the meantime.
     Stale,
     /// The API server rejects a change.
@@ -39,17 +39,17 @@ pub(in crate::controller) enum Cause {
 
 /// An attempt to write something that has failed.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::controller) struct Attempt {
-    pub(in crate::controller) ended: Instant,
+pub(crate) struct Attempt {
+    pub(crate) ended: Instant,
     /// The pause that the API server, or a webhook, requests.
-    pub(in crate::controller) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// The seed of the pauses, if this is the first failure in a row.
-    pub(in crate::controller) seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// The failures of one node's patches.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct Failures {
+pub(crate) struct Failures {
     node: Option<Failure>,
     resources: BTreeMap<String, Failure>,
     /// How many changes a patch has at most, after one was rejected.
@@ -73,12 +73,12 @@ struct Failure {
 
 impl Failures {
     /// Returns whether there are no failures.
-    pub(in crate::controller) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.node.is_none() && self.resources.is_empty() && self.most.is_none() && self.stale == 0
     }
 
     /// Returns the changes of a plan that may be sent now; or when the first may be sent.
-    pub(in crate::controller) fn sendable(&self, changes: Vec<Change>, now: Instant) -> Result<Vec<Change>, Instant> {
+    pub(crate) fn sendable(&self, changes: Vec<Change>, now: Instant) -> Result<Vec<Change>, Instant> {
         let belong_together = changes.iter().any(Change::discards_ledger);
         let mut later: Option<Instant> = None;
         let mut chosen = Vec::new();
@@ -125,7 +125,7 @@ impl Failures {
 
     /// Records that a patch with these changes failed. Returns the changes that had not failed like this before, for a
     /// report.
-    pub(in crate::controller) fn fail(
+    pub(crate) fn fail(
         &mut self,
         cause: Cause,
         message: &Arc<str>,
@@ -179,50 +179,47 @@ impl Failures {
     }
 
     /// Forgets failures of resources that a plan does not change: another client may have written the rejected value.
-    pub(in crate::controller) fn forget_others(&mut self, is_planned: impl Fn(&str) -> bool) {
+    pub(crate) fn forget_others(&mut self, is_planned: impl Fn(&str) -> bool) {
         self.resources.retain(|resource, _| *resource == *CONDITION || is_planned(resource));
     }
 
     /// Returns whether the change of the condition goes along with others: not after a rejection, which may be because
     /// of the condition.
-    pub(in crate::controller) fn takes_along(&self, condition: &Change, now: Instant) -> bool {
+    pub(crate) fn takes_along(&self, condition: &Change, now: Instant) -> bool {
         self.most.is_none() && self.not_before(condition).is_none_or(|not_before| not_before <= now)
     }
 
     /// Forgets failures of the condition: it is right.
-    pub(in crate::controller) fn forget_condition(&mut self) {
+    pub(crate) fn forget_condition(&mut self) {
         self.resources.remove(CONDITION);
     }
 
     /// Forgets all failures: the node is as planned.
-    pub(in crate::controller) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Returns whether the API server rejects the planned value of a resource.
-    pub(in crate::controller) fn is_rejected(&self, resource: &str) -> bool {
+    pub(crate) fn is_rejected(&self, resource: &str) -> bool {
         self.resources.contains_key(resource)
     }
 
     /// Ends the pause of the whole node.
-    pub(in crate::controller) fn end_pause(&mut self, now: Instant) {
+    pub(crate) fn end_pause(&mut self, now: Instant) {
         if let Some(failure) = &mut self.node {
             failure.not_before = now;
         }
     }
 
     /// Returns why a change of a resource fails.
-    pub(in crate::controller) fn message(&self, resource: &str) -> Option<&Arc<str>> {
+    pub(crate) fn message(&self, resource: &str) -> Option<&Arc<str>> {
         let failure = self.resources.get(resource).or(self.node.as_ref())?;
         failure.message.as_ref()
     }
 
     /// Returns how often each change of a plan has failed since its last success, alone or with the whole node; and
     /// why.
-    pub(in crate::controller) fn attempts(
-        &self,
-        changes: &[Change],
-    ) -> impl Iterator<Item = (usize, Option<&Arc<str>>)> {
+    pub(crate) fn attempts(&self, changes: &[Change]) -> impl Iterator<Item = (usize, Option<&Arc<str>>)> {
         units(changes).flat_map(|unit| {
             let resources = unit.iter().filter_map(|change| self.resources.get(&change.resource));
             let failures = resources.chain(&self.node);
@@ -233,7 +230,7 @@ impl Failures {
     }
 
     /// Returns the cause that affects the whole node.
-    pub(in crate::controller) fn cause(&self) -> Option<Cause> {
+    pub(crate) fn cause(&self) -> Option<Cause> {
         self.node.as_ref().map(|failure| failure.cause)
     }
 }

@@ -13,7 +13,7 @@ use crate::planner::observed::Observed;
 
 /// The resources of one node, by name.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct Released(BTreeSet<Arc<str>>);
+pub(crate) struct Released(BTreeSet<Arc<str>>);
 
 impl Released {
     /// Handles a change of the node.
@@ -25,13 +25,13 @@ impl Released {
         // A ledger that cannot be read lists nothing.
         let [listed, ledger] = [before, now].map(|node| Ledger::parse(node.ledger.as_deref()).unwrap_or_default());
         let entries = listed.entries();
-        let released = entries.filter(|(resource, _)| Observed::on(now, &listed, resource).is_as_listed());
+        let released = entries.filter(|(resource, _)| Observed::on(now, &listed, resource).is_as_recorded());
         self.0.extend(released.map(|(resource, _)| Arc::from(resource)));
         self.0.retain(|resource| ledger.get(resource).is_none());
     }
 
     /// Returns their names.
-    pub(in crate::controller) fn names(&self) -> &BTreeSet<Arc<str>> {
+    pub(crate) fn names(&self) -> &BTreeSet<Arc<str>> {
         &self.0
     }
 }

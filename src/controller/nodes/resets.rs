@@ -11,11 +11,11 @@ const WINDOW: Duration = Duration::from_secs(10 * 60);
 
 /// The restored values of one node, by resource.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct Resets(BTreeMap<String, Vec<Instant>>);
+pub(crate) struct Resets(BTreeMap<String, Vec<Instant>>);
 
 impl Resets {
     /// Returns the earliest time to restore the resource again.
-    pub(in crate::controller) fn not_before(&self, resource: &str, now: Instant) -> Option<Instant> {
+    pub(crate) fn not_before(&self, resource: &str, now: Instant) -> Option<Instant> {
         let mut recent = self.0.get(resource)?.iter().filter(|at| now.duration_since(**at) < WINDOW);
         let first = *recent.next()?;
         (1 + recent.count() >= MAX_REPAIRS).then_some(first + WINDOW)
@@ -35,7 +35,7 @@ impl Resets {
     }
 
     /// Records that the resource was restored.
-    pub(in crate::controller) fn repaired(&mut self, resource: &str, now: Instant) {
+    pub(crate) fn repaired(&mut self, resource: &str, now: Instant) {
         self.0.entry(resource.to_owned()).or_default().push(now);
     }
 

@@ -2,7 +2,7 @@
 
 /// Whether listed values were kept when a kubelet started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controller) enum Start {
+pub(crate) enum Start {
     /// They were kept.
     Kept,
     /// The kubelet set some of them to 0.

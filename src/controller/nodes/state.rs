@@ -21,47 +21,47 @@ use crate::planner::{self, Action, Change};
 
 /// A node with its states and work.
 #[derive(Clone, Debug)]
-pub(in crate::controller) struct NodeState {
-    pub(in crate::controller) node: Node,
+pub(crate) struct NodeState {
+    pub(crate) node: Node,
     /// The state of each rule that selects the node.
-    pub(in crate::controller) standings: Arc<Standings>,
+    pub(crate) standings: Arc<Standings>,
     /// Since when the node has had work.
-    pub(in crate::controller) pending_since: Option<Instant>,
+    pub(crate) pending_since: Option<Instant>,
     /// Whether it has work only because rules were edited, so that it belongs to a rollout.
-    pub(in crate::controller) is_rollout: bool,
+    pub(crate) is_rollout: bool,
     /// Whether its pods have changed while they held a value: that it follows them waits for no rollout.
-    pub(in crate::controller) follows_pods: bool,
+    pub(crate) follows_pods: bool,
     /// Whether this process has withdrawn a value from it: a value that appears again may be less than what
     /// long-running pods request.
-    pub(in crate::controller) has_withdrawn: bool,
+    pub(crate) has_withdrawn: bool,
     /// Whether a kubelet was observed to reset listed values since the last observed boot.
     is_reset: bool,
     /// What the ledger used to list.
-    pub(in crate::controller) released: Released,
+    pub(crate) released: Released,
     /// Whether the ledger cannot be read, and that is reported.
-    pub(in crate::controller) is_blocked: bool,
+    pub(crate) is_blocked: bool,
     work: Option<Box<Work>>,
 }
 
 /// The work on a node; idle nodes have none.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct Work {
+pub(crate) struct Work {
     /// The changes of patches whose responses were lost.
-    pub(in crate::controller) maybe_applied: Vec<Change>,
+    pub(crate) maybe_applied: Vec<Change>,
     /// When the last response was lost.
-    pub(in crate::controller) lost_at: Option<Instant>,
+    pub(crate) lost_at: Option<Instant>,
     /// Resources of the controller whose ledger entries were lost: writing them again counts towards a contest.
-    pub(in crate::controller) undone: BTreeSet<String>,
-    pub(in crate::controller) failures: Failures,
-    pub(in crate::controller) conflicts: Conflicts,
+    pub(crate) undone: BTreeSet<String>,
+    pub(crate) failures: Failures,
+    pub(crate) conflicts: Conflicts,
     /// The values that this process restored as a standby.
-    pub(in crate::controller) resets: Resets,
+    pub(crate) resets: Resets,
     /// The quantities that were read from the node and have moved a moment ago.
-    pub(in crate::controller) moves: Moves,
+    pub(crate) moves: Moves,
 }
 
 impl NodeState {
-    pub(in crate::controller) fn new(node: Node) -> Self {
+    pub(crate) fn new(node: Node) -> Self {
         Self {
             node,
             standings: Arc::default(),
@@ -77,26 +77,26 @@ impl NodeState {
     }
 
     /// Returns the node as the subject of an Event.
-    pub(in crate::controller) fn subject(&self) -> NodeSubject {
+    pub(crate) fn subject(&self) -> NodeSubject {
         NodeSubject { name: Arc::clone(&self.node.name), uid: self.node.uid.clone() }
     }
 
-    pub(in crate::controller) fn work(&self) -> Option<&Work> {
+    pub(crate) fn work(&self) -> Option<&Work> {
         self.work.as_deref()
     }
 
     /// Returns the work on the node, if there is any.
-    pub(in crate::controller) fn working(&mut self) -> Option<&mut Work> {
+    pub(crate) fn working(&mut self) -> Option<&mut Work> {
         self.work.as_deref_mut()
     }
 
-    pub(in crate::controller) fn work_mut(&mut self) -> &mut Work {
+    pub(crate) fn work_mut(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
 
     /// Returns whether listed values were kept, if the node shows that a kubelet has started since `before`. A kubelet
     /// resets values first, and reports the boot a moment later.
-    pub(in crate::controller) fn observe_start(&mut self, before: &Node) -> Option<Start> {
+    pub(crate) fn observe_start(&mut self, before: &Node) -> Option<Start> {
         let (now, is_as_before) = (&self.node, before.allocatable == self.node.allocatable);
         if !is_as_before && has_resets(now) && !has_resets(before) {
             self.is_reset = true;
@@ -111,7 +111,7 @@ impl NodeState {
     }
 
     /// Returns whether a patch whose response was lost after `since` may still be applied.
-    pub(in crate::controller) fn may_be_patched(&self, since: Instant) -> bool {
+    pub(crate) fn may_be_patched(&self, since: Instant) -> bool {
         self.work
             .as_ref()
             .is_some_and(|work| !work.maybe_applied.is_empty() && work.lost_at.is_some_and(|at| at >= since))
@@ -119,19 +119,19 @@ impl NodeState {
 
     /// Returns whether a change is sent without regard to rollouts: pods depend on a value that is lost, or lower
     /// than what they request; or it follows pods that held it.
-    pub(in crate::controller) fn is_urgent(&self, change: &Change) -> bool {
+    pub(crate) fn is_urgent(&self, change: &Change) -> bool {
         let follows = self.follows_pods && change.lowers();
         change.is_repair() || change.raises_for_pods() || follows
     }
 
     /// Returns when the plan for the same node may be another one, or less is to be remembered.
-    pub(in crate::controller) fn next_change(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_change(&self, now: Instant) -> Option<Instant> {
         let work = self.work()?;
         [work.conflicts.next_change(now), work.moves.next(now), work.resets.next_end(now)].into_iter().flatten().min()
     }
 
     /// Returns the changes of a plan that may be sent now; or when the first may be sent.
-    pub(in crate::controller) fn sendable(&self, changes: Vec<Change>, now: Instant) -> Result<Vec<Change>, Instant> {
+    pub(crate) fn sendable(&self, changes: Vec<Change>, now: Instant) -> Result<Vec<Change>, Instant> {
         match self.work() {
             Some(work) => work.failures.sendable(changes, now),
             None => Ok(changes),
@@ -139,11 +139,7 @@ impl NodeState {
     }
 
     /// Returns the change of the condition alone; or when it may be sent, if later.
-    pub(in crate::controller) fn sendable_condition(
-        &self,
-        condition: Change,
-        now: Instant,
-    ) -> Result<Vec<Change>, Instant> {
+    pub(crate) fn sendable_condition(&self, condition: Change, now: Instant) -> Result<Vec<Change>, Instant> {
         match self.work().and_then(|work| work.moves.not_before(&condition.resource, now)) {
             Some(at) => Err(at),
             None => self.sendable(vec![condition], now),
@@ -151,7 +147,7 @@ impl NodeState {
     }
 
     /// Returns the rank of changes that may be sent. What is urgent waits for no rollout.
-    pub(in crate::controller) fn rank(&self, changes: &[Change]) -> Rank {
+    pub(crate) fn rank(&self, changes: &[Change]) -> Rank {
         if changes.iter().any(Change::is_repair) {
             Rank::Repair
         } else if self.is_rollout && !changes.iter().any(|change| self.is_urgent(change)) {
@@ -163,7 +159,7 @@ impl NodeState {
 
     /// Records that the node has changed by itself: what it needs now waits for no rollout. If that is a drift of its
     /// values, repairs are all that it needs now, which never wait; the rest stays in the rollout.
-    pub(in crate::controller) fn changed_by_itself(&mut self, is_drift: bool) {
+    pub(crate) fn changed_by_itself(&mut self, is_drift: bool) {
         if self.is_rollout {
             self.is_rollout = is_drift;
             // Its time so far is that of the rollout.
@@ -172,7 +168,7 @@ impl NodeState {
     }
 
     /// Returns the changes whose responses were lost but that the node shows once it is in sync, once.
-    pub(in crate::controller) fn take_applied(&mut self) -> Vec<Change> {
+    pub(crate) fn take_applied(&mut self) -> Vec<Change> {
         let Some(work) = &mut self.work else { return Vec::new() };
         let mut changes = std::mem::take(&mut work.maybe_applied);
         if changes.is_empty() {
@@ -191,18 +187,18 @@ impl NodeState {
             let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
             let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
             // Another client may have removed the entry alone.
-            listed == change.listed_quantity() && !(is_withdrawn && node.values(&change.resource) != [None, None])
+            listed == change.recorded_quantity() && !(is_withdrawn && node.values(&change.resource) != [None, None])
         });
         changes
     }
 
     /// Records that nothing on the node is lost.
-    pub(in crate::controller) fn mark_repaired(&mut self) {
+    pub(crate) fn mark_repaired(&mut self) {
         (self.pending_since, self.is_rollout, self.follows_pods) = (None, false, false);
     }
 
     /// Records that the node is as planned.
-    pub(in crate::controller) fn mark_in_sync(&mut self) {
+    pub(crate) fn mark_in_sync(&mut self) {
         self.mark_repaired();
         if let Some(work) = &mut self.work {
             work.failures.clear();
@@ -211,7 +207,7 @@ impl NodeState {
     }
 
     /// Drops state that is no longer needed.
-    pub(in crate::controller) fn compact(&mut self, now: Instant) {
+    pub(crate) fn compact(&mut self, now: Instant) {
         self.work.take_if(|work| {
             work.conflicts.expire(now);
             work.resets.expire(now);
@@ -222,7 +218,7 @@ impl NodeState {
 
     /// Forgets failures, conflicts and pauses when leadership begins or ends, since they may be stale. What may
     /// still be applied stays.
-    pub(in crate::controller) fn reset(&mut self, now: Instant) {
+    pub(crate) fn reset(&mut self, now: Instant) {
         if let Some(work) = self.work.take() {
             let Work { maybe_applied, lost_at, resets, .. } = *work;
             *self.work_mut() = Work { maybe_applied, lost_at, resets, ..Work::default() };
@@ -235,14 +231,14 @@ impl NodeState {
 
 impl Work {
     /// Records that a patch with these changes succeeded, and whether all of them were undone.
-    pub(in crate::controller) fn succeed(&mut self, changes: &[Change], is_undone: bool, now: Instant) {
+    pub(crate) fn succeed(&mut self, changes: &[Change], is_undone: bool, now: Instant) {
         self.moves.record(changes, now);
         self.failures.succeed(changes, is_undone);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
     }
 
     /// Records that a patch with these changes may be applied, now or later.
-    pub(in crate::controller) fn lose(&mut self, changes: &[Change], now: Instant) {
+    pub(crate) fn lose(&mut self, changes: &[Change], now: Instant) {
         self.moves.record(changes, now);
         self.maybe_applied.retain(|before| !has_resource(changes, before));
         self.maybe_applied.extend_from_slice(changes);
@@ -250,8 +246,8 @@ impl Work {
     }
 
     /// Counts a change, if it has restored what was undone. Returns whether the value is contested from now on.
-    pub(in crate::controller) fn count_conflict(&mut self, change: &Change, lost: Lost, now: Instant) -> Option<bool> {
-        let was_undone = self.undone.remove(&change.resource) && !change.was_listed();
+    pub(crate) fn count_conflict(&mut self, change: &Change, lost: Lost, now: Instant) -> Option<bool> {
+        let was_undone = self.undone.remove(&change.resource) && !change.was_recorded();
         let (observed, manager) = match &change.action {
             Action::Repair { observed, manager, .. } => (observed.as_str(), manager.as_ref()),
             Action::TakeOver { observed, manager, .. } if was_undone => (observed.as_str(), manager.as_ref()),
@@ -263,7 +259,7 @@ impl Work {
 
     /// Counts the repairs of a standby whose responses were lost: the values are there again. Returns whether there are
     /// any.
-    pub(in crate::controller) fn count_lost_resets(&mut self, now: Instant) -> bool {
+    pub(crate) fn count_lost_resets(&mut self, now: Instant) -> bool {
         let changes = std::mem::take(&mut self.maybe_applied);
         let mut repairs = changes.iter().filter(|change| change.is_repair()).peekable();
         let is_any = repairs.peek().is_some();
@@ -287,6 +283,6 @@ fn has_resets(node: &Node) -> bool {
 }
 
 /// Returns whether one of the changes is of the same resource.
-pub(in crate::controller) fn has_resource(changes: &[Change], change: &Change) -> bool {
+pub(crate) fn has_resource(changes: &[Change], change: &Change) -> bool {
     changes.iter().any(|other| other.resource == change.resource)
 }

@@ -92,7 +92,7 @@ impl<'a> Situation<'a> {
 /// Returns whether a change writes what the ledger does not record.
 fn is_lost(change: &Change) -> bool {
     let writes = matches!(change.action, Action::Advertise { .. } | Action::TakeOver { .. } | Action::Adopt { .. });
-    writes && !change.was_listed()
+    writes && !change.was_recorded()
 }
 
 /// Returns what pods on a node request of each rule's resource, where the rule has a value.

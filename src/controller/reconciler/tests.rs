@@ -45,7 +45,7 @@ use world::{Open, World, object};
 
 impl Reconciler {
     /// Whether this process writes.
-    pub(in crate::controller) fn leads(&self, now: Instant) -> bool {
+    pub(crate) fn leads(&self, now: Instant) -> bool {
         self.leader.leads(now)
     }
 
@@ -62,28 +62,28 @@ impl Reconciler {
     }
 
     /// Whether Events are sent again after a pause.
-    pub(in crate::controller) fn has_delayed_events(&self, now: Now) -> bool {
+    pub(crate) fn has_delayed_events(&self, now: Now) -> bool {
         self.report.next_event(now.instant).is_some()
     }
 
     /// Returns what is known of the pods on a node.
-    pub(in crate::controller) fn usage_on(&self, node: &str, now: Instant) -> PodUsage {
+    pub(crate) fn usage_on(&self, node: &str, now: Instant) -> PodUsage {
         self.usage.on(node, now)
     }
 
     /// What the node has lost from its ledger, with its value unchanged.
-    pub(in crate::controller) fn released(&self, node: &str) -> BTreeSet<Arc<str>> {
+    pub(crate) fn released(&self, node: &str) -> BTreeSet<Arc<str>> {
         self.nodes().get(node).map(|state| state.released.names().clone()).unwrap_or_default()
     }
 
     /// What is done later: the write of a status.
-    pub(in crate::controller) fn postponed(&self) -> Option<&'static str> {
+    pub(crate) fn postponed(&self) -> Option<&'static str> {
         let is_status = |(name, _): (&Arc<str>, _)| self.statuses.writes().is_pending(name);
         self.rules.iter().any(is_status).then_some("a status")
     }
 
     /// What this process waits for at a moment that is earlier than the one at which `step` has it woken.
-    pub(in crate::controller) fn missed_wake(&self, step: &Step, now: Now) -> Option<&'static str> {
+    pub(crate) fn missed_wake(&self, step: &Step, now: Now) -> Option<&'static str> {
         if self.leader.is_stopping() {
             return None;
         }
@@ -110,7 +110,7 @@ impl Reconciler {
     }
 
     /// A node with work to do that is nowhere to be worked on (I8).
-    pub(in crate::controller) fn lost_node(&self, now: Now) -> Option<Arc<str>> {
+    pub(crate) fn lost_node(&self, now: Now) -> Option<Arc<str>> {
         let (leads, knows_all) = (self.leads(now.instant), self.knows_all());
         let lost = self.nodes().iter().filter_map(|(name, state)| {
             if self.queue().has(name) {

@@ -21,7 +21,7 @@ const COUNTED_OF_A_NODE: usize = 3;
 
 /// The rules that ledgers name.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct NamedRules {
+pub(crate) struct NamedRules {
     /// Each with the number of its node, if only one names it.
     rules: BTreeMap<Arc<str>, Option<usize>>,
     nodes: usize,
@@ -29,7 +29,7 @@ pub(in crate::controller) struct NamedRules {
 
 impl NamedRules {
     /// Adds the rules that a ledger names which so many nodes have.
-    pub(in crate::controller) fn add<'a>(&mut self, rules: impl IntoIterator<Item = &'a str>, nodes: usize) {
+    pub(crate) fn add<'a>(&mut self, rules: impl IntoIterator<Item = &'a str>, nodes: usize) {
         let only = (nodes == 1).then_some(self.nodes);
         self.nodes += nodes;
         for rule in rules {
@@ -40,11 +40,11 @@ impl NamedRules {
         }
     }
 
-    pub(in crate::controller) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
 
-    pub(in crate::controller) fn contains(&self, rule: &str) -> bool {
+    pub(crate) fn contains(&self, rule: &str) -> bool {
         self.rules.contains_key(rule)
     }
 
@@ -67,7 +67,7 @@ impl NamedRules {
 
 /// Rules that ledgers name and that do not exist.
 #[derive(Clone, Debug, Default)]
-pub(in crate::controller) struct Hold {
+pub(crate) struct Hold {
     rules: BTreeSet<Arc<str>>,
     /// `None` while no rule is held.
     end: Option<End>,
@@ -161,12 +161,12 @@ impl Hold {
         self.rules.iter()
     }
 
-    pub(in crate::controller) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
 
     /// Returns when another list is requested, after which the hold ends.
-    pub(in crate::controller) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         match self.end? {
             End::ListAt(at) => Some(at),
             End::List => None,

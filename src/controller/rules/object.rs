@@ -17,7 +17,7 @@ use crate::model::label::excerpt;
 
 /// An object of the watch. One whose spec cannot be decoded is still known by name.
 #[derive(Clone, Debug)]
-pub(in crate::controller) struct RuleObject {
+pub(crate) struct RuleObject {
     metadata: ObjectMeta,
     /// The spec, or why it cannot be decoded.
     pub(super) spec: Result<Box<NodeExtendedResourceSpec>, String>,

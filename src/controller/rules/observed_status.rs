@@ -11,7 +11,7 @@ use crate::model::api::{MAX_REQUESTED, NodeExtendedResourceStatus, Reason};
 
 /// A status, reduced to what the next one depends on. Two are equal if the statuses are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::controller) struct ObservedStatus {
+pub(crate) struct ObservedStatus {
     /// Of the whole status but `requested`.
     hash: u64,
     requested: Option<Box<str>>,
@@ -36,7 +36,7 @@ const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 const MAX_NAME: usize = 253;
 
 impl ObservedStatus {
-    pub(in crate::controller) fn new(status: &NodeExtendedResourceStatus) -> Self {
+    pub(crate) fn new(status: &NodeExtendedResourceStatus) -> Self {
         let conditions = status.conditions.iter().filter_map(|condition| {
             Some(ObservedCondition {
                 kind: KINDS.into_iter().find(|kind| **kind == *condition.type_)?,
@@ -57,34 +57,34 @@ impl ObservedStatus {
     }
 
     /// Returns `requested`.
-    pub(in crate::controller) fn requested(&self) -> Option<&str> {
+    pub(crate) fn requested(&self) -> Option<&str> {
         self.requested.as_deref()
     }
 
     /// Returns whether all but `requested` is the same.
-    pub(in crate::controller) fn is_same_but_for_use(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_but_for_use(&self, other: &Self) -> bool {
         self.hash == other.hash
     }
 
     /// Returns since when a condition has this status.
-    pub(in crate::controller) fn since(&self, kind: &str, status: &str) -> Option<&Time> {
+    pub(crate) fn since(&self, kind: &str, status: &str) -> Option<&Time> {
         let mut conditions = self.conditions.iter();
         let condition = conditions.find(|condition| condition.kind == kind && condition.status == status)?;
         Some(&condition.since)
     }
 
     /// Returns whether a condition has this reason.
-    pub(in crate::controller) fn reports(&self, reason: Reason) -> bool {
+    pub(crate) fn reports(&self, reason: Reason) -> bool {
         self.conditions.iter().any(|condition| condition.reason == Some(reason))
     }
 
     /// Returns whether a condition is `True`.
-    pub(in crate::controller) fn holds(&self, kind: &str) -> bool {
+    pub(crate) fn holds(&self, kind: &str) -> bool {
         self.since(kind, "True").is_some()
     }
 
     /// Returns the nodes whose value is contested.
-    pub(in crate::controller) fn contested(&self) -> &[Arc<str>] {
+    pub(crate) fn contested(&self) -> &[Arc<str>] {
         &self.contested
     }
 }

@@ -17,30 +17,30 @@ use crate::planner::rules::{InvalidRule, Rule};
 const BASE_SIZE: usize = 2 * 1024;
 
 /// What the state of a rule on a node takes, in bytes.
-pub(in crate::controller) const STANDING_SIZE: usize = 64;
+pub(crate) const STANDING_SIZE: usize = 64;
 
 /// What a rule takes that is not in force.
 const STALLED_SIZE: usize = 1024;
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::controller) struct RuleState {
-    pub(in crate::controller) uid: Option<String>,
-    pub(in crate::controller) generation: Option<i64>,
-    pub(in crate::controller) version: Option<u64>,
+pub(crate) struct RuleState {
+    pub(crate) uid: Option<String>,
+    pub(crate) generation: Option<i64>,
+    pub(crate) version: Option<u64>,
     /// Also set for a rule that is not in force, if it can be read.
-    pub(in crate::controller) priority: Option<i32>,
-    pub(in crate::controller) created: Option<Timestamp>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) created: Option<Timestamp>,
     /// The observed status of the object.
-    pub(in crate::controller) status: Option<ObservedStatus>,
-    pub(in crate::controller) rule: Result<Arc<Rule>, Stalled>,
+    pub(crate) status: Option<ObservedStatus>,
+    pub(crate) rule: Result<Arc<Rule>, Stalled>,
     /// The finalizers that keep it although it is being deleted.
-    pub(in crate::controller) waits_for: Option<Box<str>>,
+    pub(crate) waits_for: Option<Box<str>>,
 }
 
 /// Why a rule is not in force: its values stay and are repaired, and it gets no new ones.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(in crate::controller) enum Stalled {
+pub(crate) enum Stalled {
     #[error(transparent)]
     Invalid(#[from] InvalidRule),
     /// With this many bytes and selected nodes, it exceeds what rules may take together.
@@ -52,7 +52,7 @@ pub(in crate::controller) enum Stalled {
 }
 
 impl Stalled {
-    pub(in crate::controller) fn reason(&self) -> Reason {
+    pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::Invalid(_) => Reason::InvalidSpec,
             Self::MemoryFull { .. } => Reason::MemoryFull,
@@ -60,7 +60,7 @@ impl Stalled {
     }
 
     /// Returns what ends it, after "until you".
-    pub(in crate::controller) fn remedy(&self) -> &'static str {
+    pub(crate) fn remedy(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "correct or delete it",
             Self::MemoryFull { .. } => "make room or delete it",
@@ -75,7 +75,7 @@ impl RuleState {
     }
 
     /// Returns the declared resource; `None` for a rule that is not in force.
-    pub(in crate::controller) fn resource(&self) -> Option<&str> {
+    pub(crate) fn resource(&self) -> Option<&str> {
         self.rule.as_ref().ok().map(|rule| rule.resource.as_str())
     }
 
@@ -87,7 +87,7 @@ impl RuleState {
         }
     }
 
-    pub(in crate::controller) fn new(object: RuleObject) -> Self {
+    pub(crate) fn new(object: RuleObject) -> Self {
         let metadata = object.meta();
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
         let created = metadata.creation_timestamp.as_ref().map(|time| time.0);

@@ -12,7 +12,7 @@ use super::state::{RuleState, STANDING_SIZE, Stalled};
 /// Rules by name. If they take more than they may, the youngest are stalled; if even that is too much, the youngest are
 /// forgotten.
 #[derive(Clone, Debug)]
-pub(in crate::controller) struct RuleStates {
+pub(crate) struct RuleStates {
     by_name: BTreeMap<Arc<str>, RuleState>,
     census: Census,
     /// The rules in force, oldest first, and those that are not.
@@ -57,7 +57,7 @@ fn age(name: &Arc<str>, state: &RuleState) -> Age {
 }
 
 impl RuleStates {
-    pub(in crate::controller) fn new(max_size: usize) -> Self {
+    pub(crate) fn new(max_size: usize) -> Self {
         let (in_force, stalled, unfit) = Default::default();
         Self {
             by_name: BTreeMap::new(),
@@ -197,19 +197,19 @@ impl RuleStates {
     }
 
     /// Returns the number of rules that are stalled because they do not fit.
-    pub(in crate::controller) fn unfit(&self) -> usize {
+    pub(crate) fn unfit(&self) -> usize {
         self.unfit.len()
     }
 
-    pub(in crate::controller) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    pub(in crate::controller) fn max_size(&self) -> usize {
+    pub(crate) fn max_size(&self) -> usize {
         self.max_size
     }
 
-    pub(in crate::controller) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
 
@@ -217,7 +217,7 @@ impl RuleStates {
         self.by_name.get(name)
     }
 
-    pub(in crate::controller) fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
 

@@ -6,11 +6,11 @@
 //! else happens, every end is one state with nothing to do.
 
 mod actors;
-pub(in crate::controller) mod checks;
+pub(crate) mod checks;
 mod components;
 mod families;
-pub(in crate::controller) mod node;
-pub(in crate::controller) mod planning;
+pub(crate) mod node;
+pub(crate) mod planning;
 mod search;
 mod state;
 mod world;

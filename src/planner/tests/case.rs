@@ -17,10 +17,10 @@ use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::{NodePlan, Outcome, Plan, patch, plan};
 
 /// When all rules were created.
-pub(in crate::planner) const RULES_CREATED: &str = "2026-01-02T00:00:00Z";
+pub(crate) const RULES_CREATED: &str = "2026-01-02T00:00:00Z";
 
 /// A Node object with these fields in it.
-pub(in crate::planner) fn node_object(fields: &Value) -> Value {
+pub(crate) fn node_object(fields: &Value) -> Value {
     let mut metadata = json!({"name": "node-1", "uid": "uid-1", "labels": {"zone": "a"}});
     if let Some(ledger) = fields.get("ledger") {
         metadata["annotations"] = json!({ crate::model::ledger::ANNOTATION: ledger.to_string() });
@@ -50,13 +50,13 @@ pub(in crate::planner) fn node_object(fields: &Value) -> Value {
     json!({"metadata": metadata, "status": status})
 }
 
-pub(in crate::planner) fn decoded(object: &Value) -> Node {
+pub(crate) fn decoded(object: &Value) -> Node {
     Node::new(serde_json::from_value(object.clone()).unwrap(), &mut Interner::keeping(FactNames::All))
 }
 
 /// `name: {...}` is a rule for every node, of 4 dongles where it does not say otherwise; a rule
 /// whose spec is `"invalid"` is frozen, and one whose spec is a number has that priority.
-pub(in crate::planner) fn rule_set(rules: &Value) -> RuleSet {
+pub(crate) fn rule_set(rules: &Value) -> RuleSet {
     let (mut valid, mut frozen) = (Vec::new(), Vec::new());
     for (name, fields) in rules.as_object().unwrap() {
         let Some(fields) = fields.as_object() else {
@@ -92,7 +92,7 @@ pub(crate) fn try_apply(object: &mut Value, patch: &Patch) -> Result<(), Failure
 }
 
 /// The resources and the ledger of a Node object.
-pub(in crate::planner) fn fields(object: &Value) -> Value {
+pub(crate) fn fields(object: &Value) -> Value {
     let mut fields = Map::new();
     for map in ["capacity", "allocatable"] {
         let amounts = object["status"].get(map).cloned();
@@ -104,7 +104,7 @@ pub(in crate::planner) fn fields(object: &Value) -> Value {
     Value::Object(fields)
 }
 
-pub(in crate::planner) fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
+pub(crate) fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTreeMap<&str, String> {
     let text = |outcome: &Outcome| match outcome {
         Outcome::Advertised => "advertised".to_owned(),
         Outcome::Held { at, pods_error: None } => format!("held at {at}"),
@@ -128,22 +128,22 @@ pub(in crate::planner) fn outcome_texts(outcomes: &[(Arc<str>, Outcome)]) -> BTr
     outcomes.iter().map(|(rule, outcome)| (&**rule, text(outcome))).collect()
 }
 
-pub(in crate::planner) fn change_texts(planned: &NodePlan) -> Vec<String> {
+pub(crate) fn change_texts(planned: &NodePlan) -> Vec<String> {
     planned.changes().iter().map(ToString::to_string).collect()
 }
 
 /// The circumstances of a node with no pods on it.
-pub(in crate::planner) fn free() -> PlanningInput {
+pub(crate) fn free() -> PlanningInput {
     used(0)
 }
 
 /// The circumstances of a node whose pods use so many dongles, and have all started.
-pub(in crate::planner) fn used(dongles: i64) -> PlanningInput {
+pub(crate) fn used(dongles: i64) -> PlanningInput {
     bound(dongles, dongles)
 }
 
 /// The circumstances of a node whose pods request so many dongles, and those that have started so many.
-pub(in crate::planner) fn bound(bound: i64, started: i64) -> PlanningInput {
+pub(crate) fn bound(bound: i64, started: i64) -> PlanningInput {
     let [bound, started] = [bound, started].map(|dongles| {
         let mut requests = Requests::default();
         requests.add_amount("example.com/dongle", Quantity::from(dongles));
@@ -153,20 +153,20 @@ pub(in crate::planner) fn bound(bound: i64, started: i64) -> PlanningInput {
 }
 
 /// A node before and after it is planned, with no pods on it.
-pub(in crate::planner) struct Case<'a> {
-    pub(in crate::planner) node: Value,
-    pub(in crate::planner) rules: Value,
+pub(crate) struct Case<'a> {
+    pub(crate) node: Value,
+    pub(crate) rules: Value,
     /// What becomes of each rule.
-    pub(in crate::planner) outcomes: &'a [(&'a str, &'a str)],
+    pub(crate) outcomes: &'a [(&'a str, &'a str)],
     /// What is done, in words.
-    pub(in crate::planner) changes: &'a [&'a str],
+    pub(crate) changes: &'a [&'a str],
     /// The node afterwards, where anything is done.
-    pub(in crate::planner) after: Value,
+    pub(crate) after: Value,
 }
 
 impl Case<'_> {
     /// Plans the node twice: the second time, nothing is left to do.
-    pub(in crate::planner) fn check(self) {
+    pub(crate) fn check(self) {
         let rules = rule_set(&self.rules);
         let mut object = node_object(&self.node);
         let first = plan(&decoded(&object), &rules, &free());
@@ -186,18 +186,18 @@ impl Case<'_> {
     }
 }
 
-pub(in crate::planner) fn dongles(capacity: &str, allocatable: &str) -> Value {
+pub(crate) fn dongles(capacity: &str, allocatable: &str) -> Value {
     json!({
         "capacity": {"cpu": "2", "example.com/dongle": capacity},
         "allocatable": {"cpu": "2", "example.com/dongle": allocatable},
     })
 }
 
-pub(in crate::planner) fn owned(mut node: Value, quantity: &str, rule: &str) -> Value {
+pub(crate) fn owned(mut node: Value, quantity: &str, rule: &str) -> Value {
     node["ledger"] = json!({"example.com/dongle": {"quantity": quantity, "rule": rule}});
     node
 }
 
-pub(in crate::planner) fn bare() -> Value {
+pub(crate) fn bare() -> Value {
     json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}})
 }

@@ -22,7 +22,7 @@ fn new_value_is_no_less_than_what_pods_request() {
         let patch = patch(&decoded(&object), planned.changes()).unwrap();
         apply(&mut object, &patch);
         assert_eq!(fields(&object)["allocatable"]["example.com/dongle"], "3");
-        assert!(!planned.changes()[0].lowers() && !planned.changes()[0].was_listed());
+        assert!(!planned.changes()[0].lowers() && !planned.changes()[0].was_recorded());
     }
     check_input(two(), &used(2), "advertised", &ADVERTISED, false);
     // Whoever binds a pod does not set the quantity.

@@ -254,7 +254,7 @@ fn random_repairs_write_what_is_listed() {
         let after = case.apply(&case.object, planned.changes());
         assert_eq!(after["metadata"], case.object["metadata"]);
         for change in planned.changes() {
-            assert!(change.is_repair() && change.was_listed());
+            assert!(change.is_repair() && change.was_recorded());
             for map in MAPS {
                 let value = &after["status"][map][&change.resource];
                 assert!(same(value, &ledger(&after)[&change.resource]["quantity"]));
@@ -275,8 +275,8 @@ fn random_adoptions_are_of_own_values() {
         let planned = case.plan(&case.object);
         let adopted = planned.changes().iter().filter(|it| it.action_name() == "adopt");
         for Change { resource, .. } in adopted {
-            let was_listed = case.input.released.contains(resource.as_str());
-            adoptions[usize::from(was_listed)] += 1;
+            let was_recorded = case.input.released.contains(resource.as_str());
+            adoptions[usize::from(was_recorded)] += 1;
             let entries = case.object["metadata"]["managedFields"].as_array().unwrap();
             for map in MAPS {
                 let owners = entries.iter().filter(|entry| {
@@ -285,7 +285,7 @@ fn random_adoptions_are_of_own_values() {
                 });
                 let owners: Vec<_> = owners.map(|entry| entry["manager"].as_str()).collect();
                 let is_own = owners == [Some(FIELD_MANAGER)];
-                let is_kept = was_listed && owners == [Some("kubelet")];
+                let is_kept = was_recorded && owners == [Some("kubelet")];
                 assert!(is_own || is_kept, "{owners:?} {}", case.object);
             }
         }

@@ -38,11 +38,11 @@ pub fn ledger(node: &Value) -> Option<Ledger> {
 /// Returns whether an unlisted value may be adopted: only the controller wrote it, in both maps; or, if the same value
 /// was listed before, the node's kubelet, whose reset admission has undone.
 pub(crate) fn is_adoptable(node: &Value, history: &[Arc<Value>], resource: &str, quantity: i128) -> bool {
-    let was_listed = history.iter().any(|before| {
+    let was_recorded = history.iter().any(|before| {
         let entry = ledger(before).and_then(|mut ledger| ledger.remove(resource));
         before["metadata"]["uid"] == node["metadata"]["uid"] && entry.is_some_and(|(listed, ..)| listed == quantity)
     });
-    let is_own = |manager: &&str| *manager == FIELD_MANAGER || was_listed && is_kubelet(node, manager);
+    let is_own = |manager: &&str| *manager == FIELD_MANAGER || was_recorded && is_kubelet(node, manager);
     MAPS.iter().all(|map| {
         let managers = managers(node, map, resource);
         !managers.is_empty() && managers.iter().all(&is_own)

@@ -183,8 +183,8 @@ impl Calm {
         let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
         if stays || self.rules.iter().any(|rule| is_kept(&rule)) {
             let listed = entry.map(|(listed, ..)| *listed);
-            let is_as_listed = values == [listed; 2];
-            return if is_as_listed { Ok(()) } else { Err(format!("is {values:?}, and kept at {listed:?}")) };
+            let is_as_recorded = values == [listed; 2];
+            return if is_as_recorded { Ok(()) } else { Err(format!("is {values:?}, and kept at {listed:?}")) };
         }
         let Some(decider) = decider else {
             let listed = entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));

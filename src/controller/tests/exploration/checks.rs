@@ -5,26 +5,26 @@ use super::planning::Kind;
 
 /// What a patch may do, by what its sender knew when it was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::controller) struct License {
-    pub(in crate::controller) kind: Kind,
-    pub(in crate::controller) grants: [Grant; 2],
+pub(crate) struct License {
+    pub(crate) kind: Kind,
+    pub(crate) grants: [Grant; 2],
 }
 
 /// What it may do to one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::controller) struct Grant {
+pub(crate) struct Grant {
     /// Whether the rule that decides takes values over.
-    pub(in crate::controller) overwrites: bool,
+    pub(crate) overwrites: bool,
     /// What it saw there: it lowers nothing that another manager has raised since.
-    pub(in crate::controller) seen: [Option<u8>; 2],
-    pub(in crate::controller) floor: Floor,
+    pub(crate) seen: [Option<u8>; 2],
+    pub(crate) floor: Floor,
     /// Whether a value may appear where it is not known what pods request.
-    pub(in crate::controller) may_appear: bool,
+    pub(crate) may_appear: bool,
 }
 
 /// How far a value may be lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::controller) enum Floor {
+pub(crate) enum Floor {
     Any,
     /// Not at all: it is not known what pods request.
     Unknown,
@@ -36,7 +36,7 @@ pub(in crate::controller) enum Floor {
 }
 
 /// Checks what an applied patch has done to the node.
-pub(in crate::controller) fn check(license: &License, before: &SmallNode, after: &SmallNode) -> Result<(), String> {
+pub(crate) fn check(license: &License, before: &SmallNode, after: &SmallNode) -> Result<(), String> {
     for (place, resource) in RESOURCES.into_iter().enumerate() {
         let [old, new] = [before, after].map(|node| &node.amounts[place]);
         let grant = &license.grants[place];

@@ -8,15 +8,15 @@ use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner, Node, heartbeats};
 
-pub(in crate::controller) const RESOURCES: [&str; 2] = ["example.com/a", "example.com/b"];
-pub(in crate::controller) const RULES: [&str; 2] = ["first", "second"];
-pub(in crate::controller) const MAPS: [&str; 2] = ["capacity", "allocatable"];
-pub(in crate::controller) const CAPACITY: usize = 0;
-pub(in crate::controller) const ALLOCATABLE: usize = 1;
+pub(crate) const RESOURCES: [&str; 2] = ["example.com/a", "example.com/b"];
+pub(crate) const RULES: [&str; 2] = ["first", "second"];
+pub(crate) const MAPS: [&str; 2] = ["capacity", "allocatable"];
+pub(crate) const CAPACITY: usize = 0;
+pub(crate) const ALLOCATABLE: usize = 1;
 
 /// Whoever writes a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::controller) enum Writer {
+pub(crate) enum Writer {
     #[default]
     Nobody,
     Controller,
@@ -26,30 +26,30 @@ pub(in crate::controller) enum Writer {
 
 /// One resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::controller) struct Amount {
+pub(crate) struct Amount {
     /// In capacity and in allocatable.
-    pub(in crate::controller) values: [Option<u8>; 2],
-    pub(in crate::controller) writers: [Writer; 2],
-    pub(in crate::controller) entry: Option<Entry>,
+    pub(crate) values: [Option<u8>; 2],
+    pub(crate) writers: [Writer; 2],
+    pub(crate) entry: Option<Entry>,
 }
 
 /// One resource in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::controller) struct Entry {
-    pub(in crate::controller) quantity: u8,
-    pub(in crate::controller) rule: u8,
-    pub(in crate::controller) retain: bool,
+pub(crate) struct Entry {
+    pub(crate) quantity: u8,
+    pub(crate) rule: u8,
+    pub(crate) retain: bool,
 }
 
 /// A node; one with the uid 0 does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::controller) struct SmallNode {
-    pub(in crate::controller) uid: u8,
-    pub(in crate::controller) amounts: [Amount; 2],
+pub(crate) struct SmallNode {
+    pub(crate) uid: u8,
+    pub(crate) amounts: [Amount; 2],
 }
 
 impl Amount {
-    pub(in crate::controller) fn write(&mut self, map: usize, value: Option<u8>, writer: Writer) {
+    pub(crate) fn write(&mut self, map: usize, value: Option<u8>, writer: Writer) {
         if self.values[map] != value {
             self.values[map] = value;
             self.writers[map] = if value.is_some() { writer } else { Writer::Nobody };
@@ -57,22 +57,22 @@ impl Amount {
     }
 
     /// Whether both maps hold what the ledger lists.
-    pub(in crate::controller) fn agrees(&self) -> bool {
+    pub(crate) fn agrees(&self) -> bool {
         self.entry.is_none_or(|entry| self.values == [Some(entry.quantity); 2])
     }
 }
 
 impl SmallNode {
-    pub(in crate::controller) fn new(uid: u8) -> Self {
+    pub(crate) fn new(uid: u8) -> Self {
         Self { uid, ..Self::default() }
     }
 
-    pub(in crate::controller) fn ledger(&self) -> [Option<Entry>; 2] {
+    pub(crate) fn ledger(&self) -> [Option<Entry>; 2] {
         self.amounts.map(|amount| amount.entry)
     }
 
     /// The node as the API server has it; `created` is its creation.
-    pub(in crate::controller) fn object(&self, created: &str) -> Value {
+    pub(crate) fn object(&self, created: &str) -> Value {
         let mut maps = [json!({"cpu": "2"}), json!({"cpu": "2"})];
         let mut fields =
             [Writer::Controller, Writer::Kubelet, Writer::Other].map(|writer| (writer, [Map::new(), Map::new()]));
@@ -113,13 +113,13 @@ impl SmallNode {
         json!({"metadata": metadata, "status": {"capacity": capacity, "allocatable": allocatable}})
     }
 
-    pub(in crate::controller) fn decoded(object: Value) -> Node {
+    pub(crate) fn decoded(object: Value) -> Node {
         let node: ApiNode = serde_json::from_value(object).unwrap();
         Node::new(node, &mut Interner::default())
     }
 
     /// What `object` has become of this node by a write of the controller.
-    pub(in crate::controller) fn written(mut self, object: &Value) -> Self {
+    pub(crate) fn written(mut self, object: &Value) -> Self {
         let ledger = object["metadata"]["annotations"][ANNOTATION].as_str();
         let ledger: Value = ledger.map_or(Value::Null, |text| serde_json::from_str(text).unwrap());
         for (amount, resource) in self.amounts.iter_mut().zip(RESOURCES) {

@@ -39,7 +39,7 @@ pub(super) struct Spec {
 
 /// Which of the planner's functions is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::controller) enum Kind {
+pub(crate) enum Kind {
     Plan,
     Repairs,
     Resets,
@@ -260,7 +260,7 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
 }
 
 /// What pods request of which each has started.
-pub(in crate::controller) fn requests(pods: [u8; 2]) -> NodeRequests {
+pub(crate) fn requests(pods: [u8; 2]) -> NodeRequests {
     let amounts = RESOURCES.iter().zip(pods).map(|(name, amount)| (*name, amount.to_string()));
     let amounts: BTreeMap<_, _> = amounts.collect();
     let pod = json!({"spec": {"containers": [{"resources": {"requests": amounts}}]}});
