@@ -123,6 +123,7 @@ chart-docs: ## Generate the tables of values in the charts' READMEs
 
 .PHONY: manifests
 manifests: tools ## Render the chart into deploy/
-	@for name in install protect; do hack/manifests.sh $$name > deploy/$$name.yaml; done
+	@for name in install protect static/mutating/protect static/validating/confine; do \
+		hack/manifests.sh $$name > deploy/$$name.yaml; done
 
 include hack/test.mk hack/kubernetes.mk hack/containers.mk hack/tools.mk

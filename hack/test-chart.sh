@@ -33,9 +33,10 @@ for chart in "${charts[@]}"; do
 	(cd tests/tools && go run ./valuestable --check "$OLDPWD/$chart")
 done
 (cd tests/tools && go run ./ruleschema --check "$OLDPWD" && go run ./apireference --check "$OLDPWD")
-for name in install protect; do
-	if ! diff -u "deploy/$name.yaml" <(hack/manifests.sh "$name"); then
-		echo "deploy/$name.yaml is not what the chart renders: run \`make manifests\`"
+for path in deploy/{install,protect}.yaml deploy/static/*/*.yaml; do
+	name=${path#deploy/}
+	if ! diff -u "$path" <(hack/manifests.sh "${name%.yaml}"); then
+		echo "$path is not what the chart renders: run \`make manifests\`"
 		exit 1
 	fi
 done

@@ -5,6 +5,7 @@
 //! reports its status, and compare both maps before and after. `tests/kubelet` uses a real kubelet.
 
 mod admission;
+mod from_files;
 mod lifecycle;
 mod presence;
 

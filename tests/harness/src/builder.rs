@@ -33,6 +33,7 @@ pub struct Builder {
     without_admission: Vec<String>,
     feature_gates: Vec<String>,
     without_watch_cache: bool,
+    static_policies: Option<PathBuf>,
     judged: bool,
     pods: bool,
 }
@@ -93,6 +94,13 @@ impl Builder {
     #[must_use]
     pub fn without_watch_cache(mut self) -> Self {
         self.without_watch_cache = true;
+        self
+    }
+
+    /// With the admission policies in this folder, which is like deploy/static/.
+    #[must_use]
+    pub fn static_policies(mut self, folder: &Path) -> Self {
+        self.static_policies = Some(folder.to_owned());
         self
     }
 
@@ -223,8 +231,22 @@ impl Builder {
         if self.without_watch_cache {
             args.push("--watch-cache=false".to_owned());
         }
+        if let Some(folder) = &self.static_policies {
+            let config = write_admission_config(dir, folder)?;
+            args.push(format!("--admission-control-config-file={}", config.display()));
+        }
         Ok(args)
     }
+}
+
+/// Copies the configuration of a folder like deploy/static/, with the folder's own path in it.
+fn write_admission_config(dir: &Path, folder: &Path) -> Result<PathBuf> {
+    let config =
+        fs::read_to_string(folder.join("admission.yaml")).context("cannot read the admission configuration")?;
+    let path = dir.join("admission.yaml");
+    let config = config.replace("/etc/kubernetes/admission", &folder.display().to_string());
+    fs::write(&path, config).context("cannot write the admission configuration")?;
+    Ok(path)
 }
 
 fn start_etcd(dir: &Path, logs: &Path, client: &str, peer: &str) -> Result<Part> {

@@ -96,8 +96,16 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if it does not become ready.
     pub fn restart_apiserver(&mut self) -> Result<()> {
-        self.apiserver.restart()?;
+        self.spawn_apiserver()?;
         self.wait_apiserver()
+    }
+
+    /// Starts kube-apiserver again, at the same address, without waiting: [`ControlPlane::wait_apiserver`] does.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be started.
+    pub fn spawn_apiserver(&mut self) -> Result<()> {
+        self.apiserver.restart()
     }
 
     /// Kills kube-apiserver, and restarts it with another self-signed certificate.
@@ -184,7 +192,11 @@ impl ControlPlane {
         parts.chain(&mut self.others).chain(self.kubelets.values_mut())
     }
 
-    pub(crate) fn wait_apiserver(&self) -> Result<()> {
+    /// Waits until kube-apiserver is ready.
+    ///
+    /// # Errors
+    /// Returns an error if it does not become ready.
+    pub fn wait_apiserver(&self) -> Result<()> {
         wait_until("kube-apiserver to be ready", || {
             let parts = [&self.etcd.part, &self.apiserver, &self.proxy.part];
             let running = parts.map(|part| part.process.check_running());
