@@ -153,7 +153,7 @@ artifacts=(--artifact "$registry/$name=$image")
 echo "==> charts and manifests, which name the image by its digest"
 for chart in "${charts[@]}"; do
 	git ls-files -z "charts/$chart" | tar --create --null --files-from=- | tar --extract --directory "$stage"
-	sed -i "s/^  digest: \"\"\$/  digest: $image/" "$stage/charts/$chart/values.yaml"
+	sed -i "s|^  noderesource.dev/image-digest: \"\"\$|  noderesource.dev/image-digest: $image|" "$stage/charts/$chart/Chart.yaml"
 	# Helm gives the files of a package the times that they have.
 	find "$stage/charts/$chart" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 	target/tools/bin/helm package "$stage/charts/$chart" --destination "$dist" > /dev/null
@@ -161,7 +161,7 @@ for chart in "${charts[@]}"; do
 		--output "$dist/$chart-$version-chart.tar")
 	artifacts+=(--artifact "$registry/charts/$chart=$digest")
 done
-grep --quiet "$image" "$stage/charts/$name/values.yaml"
+grep --quiet "$image" "$stage/charts/$name/Chart.yaml"
 for manifest in install protect; do
 	hack/manifests.sh "$manifest" "$stage/charts/$name" > "$dist/$manifest.yaml"
 done

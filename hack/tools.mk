@@ -9,7 +9,7 @@ TYPOS_VERSION := 1.52.0
 # Not in a go.mod: it depends on modules that are nowhere published. The checksum database vouches for it.
 ARGO_CD := github.com/argoproj/argo-cd/v3@v3.4.13
 PROMETHEUS_OPERATOR := github.com/prometheus-operator/prometheus-operator
-PROMETHEUS_OPERATOR_CRDS := $(addprefix example/prometheus-operator-crd/monitoring.coreos.com_,prometheusrules.yaml servicemonitors.yaml)
+PROMETHEUS_OPERATOR_CRDS := $(addprefix example/prometheus-operator-crd/monitoring.coreos.com_,podmonitors.yaml prometheusrules.yaml servicemonitors.yaml)
 # Only for its CRD: the program does not run in the tests.
 FLUX_HELM := github.com/fluxcd/helm-controller@v1.6.3
 FLUX_SOURCE_CRDS := $(addprefix config/crd/bases/source.toolkit.fluxcd.io_,buckets.yaml externalartifacts.yaml gitrepositories.yaml ocirepositories.yaml)

@@ -153,8 +153,7 @@ impl Settings {
             "json" => Some(LogFormat::Json),
             other => errors.add("log-format", other, "text or json"),
         };
-        let log = EnvFilter::try_new(format!("{LOG_DIRECTIVES},{}", args.log_level)).ok();
-        let log = log.or_else(|| {
+        let log = log_filter(&args.log_level).or_else(|| {
             errors.add(
                 "log-level",
                 &args.log_level,
@@ -244,6 +243,24 @@ impl SettingErrors {
     }
 }
 
+/// Parses levels, for all modules or per module. A filter takes a word that is no level for a module, and would log
+/// nothing of the others, errors included.
+fn log_filter(levels: &str) -> Option<EnvFilter> {
+    const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+    let directives = levels.split(',').map(|directive| {
+        let (module, level) =
+            directive.rsplit_once('=').map_or((None, directive), |(module, level)| (Some(module), level));
+        let level = level.to_ascii_lowercase();
+        let level = if level == "warning" { "warn" } else { &*level };
+        let directive = module.map_or_else(|| level.to_owned(), |module| format!("{module}={level}"));
+        let is_module =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | ':'));
+        (LEVELS.contains(&level) && module.is_none_or(is_module)).then_some(directive)
+    });
+    let directives = directives.collect::<Option<Vec<_>>>()?;
+    EnvFilter::try_new(format!("{LOG_DIRECTIVES},{}", directives.join(","))).ok()
+}
+
 /// Parses a duration in the notation of Kubernetes (`15s`, `1m30s`); a number without a unit is seconds.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
@@ -258,6 +275,19 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn log_level_is_a_level_for_all_or_for_each_module() {
+        for levels in ["warning", "WARN", "info,kube=debug", "a::b=warning", "trace"] {
+            assert!(log_filter(levels).is_some(), "{levels:?}");
+        }
+        let words =
+            ["verbose", "inf", "information", "info;kube=debug", "off", "info,", "kube", "kube=high", "=info", ""];
+        for levels in words {
+            assert!(log_filter(levels).is_none(), "{levels:?}");
+        }
+        assert!(log_filter("warning").unwrap().to_string().split(',').any(|directive| directive == "warn"));
+    }
 
     #[test]
     fn duration_in_kubernetes_notation_is_read() {

@@ -5,6 +5,7 @@
 
 mod container;
 mod installs;
+mod random_values;
 mod rules;
 mod schema_conformance;
 

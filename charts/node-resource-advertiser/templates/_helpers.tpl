@@ -22,11 +22,35 @@ node-resource-advertiser
 {{- end }}
 {{- end }}
 
+{{- /* The digest of the image that the chart was released with. hack/release.sh writes it. */}}
+{{- define "nra.releasedDigest" -}}
+{{- index (.Chart.Annotations | default dict) "noderesource.dev/image-digest" | default "" }}
+{{- end }}
+
 {{- /* A tag alongside a digest is informational. */}}
 {{- define "nra.image" -}}
 {{- $registry := .Values.global.imageRegistry | default .Values.image.registry }}
 {{- printf "%s/%s:%s" $registry .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
-{{- with .Values.image.digest }}@{{ . }}{{ end }}
+{{- with .Values.image.digest | default (include "nra.releasedDigest" .) }}{{ if ne . "none" }}@{{ . }}{{ end }}{{ end }}
+{{- end }}
+
+{{- /* The seconds of a duration, such as 1m30s; a number is in seconds. */}}
+{{- define "nra.seconds" -}}
+{{- $seconds := 0 }}
+{{- range $unit, $factor := dict "h" 3600 "m" 60 "s" 1 }}
+{{- with regexFind (printf "[0-9]+%s" $unit) (toString $) }}
+{{- $seconds = add $seconds (mul (trimSuffix $unit . | atoi) $factor) }}
+{{- end }}
+{{- end }}
+{{- regexMatch "^[0-9]+$" (toString .) | ternary (toString . | atoi) $seconds }}
+{{- end }}
+
+{{- /* The number that a quantity stands for, such as 32Mi. */}}
+{{- define "nra.number" -}}
+{{- $units := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 }}
+{{- $unit := regexFind "([numkMGTPE]|[KMGTPE]i)$" (toString .) }}
+{{- mulf (trimSuffix $unit (toString .) | float64) (index $units $unit | default 1.0) }}
 {{- end }}
 
 {{- /* The namespace of namespaced objects. */}}
@@ -55,6 +79,13 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- merge $own (deepCopy (index . 2 | default dict)) (deepCopy ($root.Values.commonLabels | default dict)) $chart | toYaml }}
 {{- end }}
 
+{{- /* The annotations of an object: (list root own). Empty if there are none. */}}
+{{- define "nra.annotations" -}}
+{{- with merge (dict) (index . 1 | default dict) ((index . 0).Values.commonAnnotations | default dict) }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- /* "true" if an object of a kind that the cluster may lack is rendered: (list root values apiVersion kind path) */}}
 {{- define "nra.renders" -}}
 {{- $root := index . 0 }}{{ $values := index . 1 }}{{ $kind := printf "%s/%s" (index . 2) (index . 3) }}
@@ -63,6 +94,27 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 true
 {{- else if eq $values.renderMode "failIfMissing" }}
 {{- fail (printf "%s.enabled is true, but the cluster has no %s: install Prometheus Operator first, or set %s.renderMode to skipIfMissing or alwaysRender" (index . 4) $kind (index . 4)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* How Prometheus scrapes a pod: (list root relabelings). */}}
+{{- define "nra.endpoint" -}}
+{{- with (index . 0).Values.serviceMonitor -}}
+port: http
+path: /metrics
+honorLabels: {{ .honorLabels }}
+{{- with .interval }}
+interval: {{ . }}
+{{- end }}
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with concat (index $ 1) (.relabelings | default list) }}
+relabelings: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -95,23 +147,11 @@ priorityClassName: {{ . | quote }}
 {{- with .Values.runtimeClassName }}
 runtimeClassName: {{ . | quote }}
 {{- end }}
-{{- with .Values.schedulerName }}
-schedulerName: {{ . | quote }}
-{{- end }}
-{{- if not (kindIs "invalid" .Values.hostUsers) }}
-hostUsers: {{ .Values.hostUsers }}
-{{- end }}
 {{- if .Values.hostNetwork }}
 hostNetwork: true
 {{- end }}
 {{- with .Values.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" .Values.hostNetwork) }}
 dnsPolicy: {{ . }}
-{{- end }}
-{{- with .Values.dnsConfig }}
-dnsConfig: {{ toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.hostAliases }}
-hostAliases: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{ toYaml . | nindent 2 }}
@@ -148,7 +188,7 @@ volumeMounts: {{ toYaml . | nindent 2 }}
 
 {{- define "nra.env" -}}
 - name: NRA_BIND_ADDRESS
-  value: {{ printf "%s:8080" .Values.controller.bindAddress | quote }}
+  value: {{ printf "%s:%v" .Values.controller.bindAddress .Values.controller.port | quote }}
 - name: NRA_MAX_CONCURRENT_PATCHES
   value: {{ .Values.controller.maxConcurrentPatches | quote }}
 - name: NRA_MAX_ROLLOUT_RATE

@@ -63,6 +63,23 @@ fn chart_uninstalls_without_its_job() {
     assert_only_crd_is_left(&cluster);
 }
 
+/// Whoever deletes the namespace first leaves objects behind, and no release to uninstall.
+#[test]
+fn chart_installs_again_after_its_namespace_was_deleted() {
+    let cluster = Cluster::shared_without_crd();
+    helm_chart(&cluster, "install", &["--create-namespace"]);
+    // No controller manager finalizes it.
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]);
+    let chart = chart();
+    let again = ["install", RELEASE, chart.to_str().unwrap(), "--namespace", "other", "--create-namespace"];
+    let output = helm(&cluster, &again);
+    assert!(output.code != 0 && output.stderr.contains("invalid ownership metadata"), "{output:?}");
+    let output = helm(&cluster, &[&again[..], &["--take-ownership", "--force-conflicts"]].concat());
+    assert_eq!(output.code, 0, "{output:?}");
+    let binding = cluster.get(&["clusterrolebindings", RELEASE]);
+    assert_eq!(binding["subjects"][0]["namespace"], "other");
+}
+
 /// From the manifests to Helm: nothing is deleted, so the nodes keep their values.
 #[test]
 fn helm_takes_over_what_the_manifests_installed() {

@@ -1,7 +1,6 @@
 //! The chart of rules, which is installed after the controller's chart.
 //!
-//! Method: install, upgrade, roll back and uninstall rules with helm, and compare the nodes; then upgrade from a chart
-//! that had rules itself, and expect a rejection.
+//! Method: install, upgrade, roll back and uninstall rules with helm, and compare the nodes.
 
 use harness::helm::{NAMESPACE, helm, helm_chart, rules_chart};
 use harness::{Cluster, Output};
@@ -56,35 +55,4 @@ fn chart_of_rules_follows_the_controller() {
 
     uninstall_rules(&cluster);
     assert_eq!(cluster.get(&["ner"])["items"], json!([]));
-}
-
-/// A rule of an earlier version of the chart, which had rules itself.
-#[test]
-fn chart_upgrade_deletes_no_rule_of_an_earlier_version() {
-    let cluster = Cluster::shared_without_crd();
-    helm_chart(&cluster, "install", &["--create-namespace"]);
-    cluster.wait_crds();
-    cluster.apply_rule("dongle", &json!({"nodeNames": ["node-1"]}));
-    let labels = ["app.kubernetes.io/name=node-resource-advertiser"];
-    cluster.kubectl(&[&["label", "ner", "dongle"], &labels[..]].concat());
-    let release = format!("meta.helm.sh/release-name={}", harness::helm::RELEASE);
-    let namespace = format!("meta.helm.sh/release-namespace={NAMESPACE}");
-    cluster.kubectl(&["annotate", "ner", "dongle", &release, &namespace]);
-
-    let chart = harness::helm::chart();
-    let upgrade = ["upgrade", harness::helm::RELEASE, chart.to_str().unwrap(), "--namespace", NAMESPACE];
-    let output = helm(&cluster, &upgrade);
-    let because = "the upgrade would delete it and withdraw what it declares";
-    assert!(output.code != 0 && output.stderr.contains(because), "{output:?}");
-    let output = helm(&cluster, &[&upgrade[..], &["--set=rules.dongle.quantity=4"]].concat());
-    let because = "rules: this chart has no rules";
-    let names_the_chart = output.stderr.contains("node-resource-advertiser-rules");
-    assert!(output.code != 0 && output.stderr.contains(because) && names_the_chart, "{output:?}");
-
-    // Follow the message.
-    cluster.kubectl(&["annotate", "ner", "dongle", "helm.sh/resource-policy=keep"]);
-    assert_eq!(helm(&cluster, &upgrade).code, 0);
-    let output = helm_rules(&cluster, "install", &["--take-ownership", "--force-conflicts"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    uninstall_rules(&cluster);
 }

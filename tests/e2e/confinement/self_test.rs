@@ -19,7 +19,7 @@ fn build_overlay(cluster: &Cluster, name: &str, lines: &str) -> String {
     for dir in [&base, &overlay] {
         fs::create_dir_all(dir).unwrap();
     }
-    for file in ["install.yaml", "kustomization.yaml"] {
+    for file in ["install.yaml", "kustomization.yaml", "namereference.yaml"] {
         fs::copy(project_file("deploy").join(file), base.join(file)).unwrap();
     }
     fs::write(overlay.join("kustomization.yaml"), format!("resources: [../base]\n{lines}\n")).unwrap();

@@ -106,21 +106,42 @@ func TestKustomizeInflatesEveryVariant(t *testing.T) {
 
 // An overlay does not change namespaces inside strings, so the pods read theirs at run time.
 func TestOverlaysOfDeployKeepTheirReferences(t *testing.T) {
-	for name, field := range map[string]string{"namespace": "namespace: platform", "prefix": "namePrefix: prod-"} {
+	for name, field := range map[string]string{
+		"namespace": "namespace: platform", "prefix": "namePrefix: prod-", "suffix": "nameSuffix: -y",
+		"all": "namespace: platform\nnamePrefix: prod-\nnameSuffix: -y",
+	} {
 		t.Run(name, func(t *testing.T) {
-			install, err := os.ReadFile(inProject(t, "deploy/install.yaml"))
+			folder := t.TempDir()
+			if err := os.CopyFS(filepath.Join(folder, "deploy"), os.DirFS(inProject(t, "deploy"))); err != nil {
+				t.Fatal(err)
+			}
+			overlay := "resources: [deploy, deploy/protect.yaml]\n" + field + "\n"
+			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(overlay), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			built, err := build(folder, "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			built, err := kustomize(t, map[string]string{
-				"install.yaml":       string(install),
-				"kustomization.yaml": "resources: [install.yaml]\n" + field + "\n",
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkPodNamespace(t, decode(t, built))
+			objects := decode(t, built)
+			checkPodNamespace(t, objects)
+			checkBindings(t, objects)
 		})
+	}
+}
+
+// Each binding names a policy that exists.
+func checkBindings(t *testing.T, objects []object) {
+	t.Helper()
+	bindings := 0
+	for _, object := range objects {
+		if kind, found := strings.CutSuffix(object.text("kind"), "AdmissionPolicyBinding"); found {
+			find(t, objects, kind+"AdmissionPolicy", object.text("spec", "policyName"))
+			bindings++
+		}
+	}
+	if bindings < 3 {
+		t.Errorf("only %d bindings of policies", bindings)
 	}
 }
 

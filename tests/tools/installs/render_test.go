@@ -25,6 +25,7 @@ const (
 var optionalKinds = []string{
 	"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
 	"noderesource.dev/v1alpha1/NodeExtendedResource",
+	"monitoring.coreos.com/v1/PodMonitor",
 	"monitoring.coreos.com/v1/ServiceMonitor",
 	"monitoring.coreos.com/v1/PrometheusRule",
 }
@@ -110,14 +111,20 @@ type rendering struct {
 
 func template(t *testing.T, helm, chart string, args ...string) (string, error) {
 	t.Helper()
+	return templateOf(t, helm, inProject(t, chart), args...)
+}
+
+// Renders a chart in any folder.
+func templateOf(t *testing.T, helm, folder string, args ...string) (string, error) {
+	t.Helper()
 	if _, err := os.Stat(inProject(t, helm)); err != nil {
 		t.Fatalf("%v: run `make tools`", err)
 	}
 	command := exec.Command(inProject(t, helm), append([]string{
-		"template", filepath.Base(chart), inProject(t, chart), "--namespace", "advertising", "--kube-version", "1.37.0"}, args...)...)
-	folder := t.TempDir()
+		"template", filepath.Base(folder), folder, "--namespace", "advertising", "--kube-version", "1.37.0"}, args...)...)
+	home := t.TempDir()
 	for _, name := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
-		command.Env = append(command.Environ(), name+"="+folder)
+		command.Env = append(command.Environ(), name+"="+home)
 	}
 	var stderr bytes.Buffer
 	command.Stderr = &stderr

@@ -19,6 +19,28 @@ func TestNoObjectIsRenderedTwice(t *testing.T) {
 	})
 }
 
+// Inventories and owners are annotations in many clusters.
+func TestCommonAnnotationsAndLabelsAreOnEveryObject(t *testing.T) {
+	args := []string{"--values", inProject(t, controller+"/ci/everything-values.yaml"), "--set", "prune.enabled=true,extraObjects=null"}
+	for _, kind := range optionalKinds {
+		args = append(args, "--api-versions", kind)
+	}
+	for _, helm := range helms {
+		objects := decode(t, render(t, helm, controller, args...))
+		if len(objects) < 20 {
+			t.Errorf("only %d objects", len(objects))
+		}
+		for _, object := range objects {
+			if object.text("metadata", "annotations", "example.com/contact") != "platform@example.com" {
+				t.Errorf("%s lacks a common annotation", object.identity())
+			}
+			if object.text("metadata", "labels", "example.com/team") != "platform" {
+				t.Errorf("%s lacks a common label", object.identity())
+			}
+		}
+	}
+}
+
 // YAML reads a name such as 123 or 1e3 as a number unless it is quoted.
 func TestNamesThatLookLikeNumbersAreStrings(t *testing.T) {
 	args := []string{"--namespace", "123", "--set-string", "leaderElection.leaseName=1e3,serviceAccount.name=0x1", "--set", "prune.enabled=true"}
