@@ -55,6 +55,7 @@ use executor::{Executor, InFlight};
 use object_watches::ObjectWatches;
 pub use options::{Diagnostics, Options, RolloutLimits};
 use pod_watch::PodWatch;
+pub use protection::ExpectedPolicy;
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
 use reconciler::Reconciler;
 

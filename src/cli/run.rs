@@ -54,6 +54,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         request_timeout: settings.request_timeout,
         mass_withdrawal_delay: settings.mass_withdrawal_delay,
         confinement_test: settings.confinement_test,
+        protection: settings.protection,
         node_condition: settings.node_condition,
         max_rules_memory: settings.max_rules_memory,
         seed: seed(),

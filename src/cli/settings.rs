@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::args::{ClusterArgs, LeaseArgs};
 use super::memory_limit;
+use crate::controller::ExpectedPolicy;
 use crate::model::label::{excerpt, is_dns_subdomain};
 use crate::model::quantity::Quantity;
 
@@ -60,6 +61,13 @@ pub(super) struct Args {
     /// Use false where no ValidatingAdmissionPolicy confines this account.
     #[arg(long, env = "NRA_CONFINEMENT_TEST", default_value = "true")]
     pub(super) confinement_test: String,
+    /// Protection: where the policy that keeps values across reboots is expected, for reports only (auto, api, static
+    /// or none)
+    ///
+    /// The API does not show a policy that an API server has loaded from a file. With auto, a file is assumed if the API
+    /// shows none, and a kubelet has kept its values.
+    #[arg(long, env = "NRA_PROTECTION", default_value = "auto")]
+    pub(super) protection: String,
     /// Node condition: whether each node that a rule selects gets the condition noderesource.dev/Advertised (true or
     /// false)
     ///
@@ -108,6 +116,7 @@ pub(super) struct Settings {
     pub(super) request_timeout: Duration,
     pub(super) mass_withdrawal_delay: Duration,
     pub(super) confinement_test: bool,
+    pub(super) protection: ExpectedPolicy,
     pub(super) node_condition: bool,
     /// In bytes.
     pub(super) max_rules_memory: usize,
@@ -142,6 +151,7 @@ impl Settings {
         let mass_withdrawal_delay =
             errors.duration("mass-withdrawal-delay", &args.mass_withdrawal_delay, 0..=24 * 60 * 60);
         let confinement_test = errors.parse("confinement-test", &args.confinement_test, "true or false");
+        let protection = errors.parse("protection", &args.protection, "auto, api, static or none");
         let node_condition = errors.parse("node-condition", &args.node_condition, "true or false");
         let max_rules_memory = match &args.max_rules_memory {
             Some(quantity) => errors.bytes("max-rules-memory", quantity, MIN_RULES_MEMORY..=MAX_RULES_MEMORY),
@@ -174,12 +184,12 @@ impl Settings {
         let durations = request_timeout.zip(mass_withdrawal_delay).zip(lease_duration);
         let log = log.zip(log_format);
         let limits = concurrency.zip(max_rollout_rate).zip(max_rules_memory);
-        match (listen, limits, durations, confinement_test.zip(node_condition), log, errors.0) {
+        match (listen, limits, durations, confinement_test.zip(protection).zip(node_condition), log, errors.0) {
             (
                 Some(listen),
                 Some(((concurrency, max_rollout_rate), max_rules_memory)),
                 Some(((request_timeout, mass_withdrawal_delay), lease_duration)),
-                Some((confinement_test, node_condition)),
+                Some(((confinement_test, protection), node_condition)),
                 Some((log, log_format)),
                 errors,
             ) if errors.is_empty() => Ok(Self {
@@ -189,6 +199,7 @@ impl Settings {
                 request_timeout,
                 mass_withdrawal_delay,
                 confinement_test,
+                protection,
                 node_condition,
                 max_rules_memory: usize::try_from(max_rules_memory).unwrap_or(usize::MAX),
                 cluster: args.cluster,

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::metrics::Metrics;
+use super::protection::ExpectedPolicy;
 use super::readiness::Readiness;
 
 /// The options of the controller.
@@ -23,6 +24,8 @@ pub struct Options {
     pub mass_withdrawal_delay: Duration,
     /// Whether the leader tests that the policy confines this account.
     pub confinement_test: bool,
+    /// Where the policy that keeps values across reboots is expected.
+    pub protection: ExpectedPolicy,
     /// Whether to keep a condition on each node that a rule selects. Otherwise it is removed.
     pub node_condition: bool,
     /// How many bytes rules take at most: the youngest of those that do not fit are stalled.

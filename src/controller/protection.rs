@@ -1,8 +1,10 @@
 //! Whether the cluster has the policy that keeps listed values when a kubelet resets them, and its binding
-//! (`MutatingAdmissionPolicy`, Kubernetes 1.36 and later). The controller only reads them.
+//! (`MutatingAdmissionPolicy`, Kubernetes 1.36 and later). The controller only reads them. The API does not show a
+//! policy that an API server has loaded from a file: starts of kubelets are the evidence of its effect.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use futures::{Stream, StreamExt as _, stream};
 use kube::api::{ApiResource, GroupVersionKind, NotUsed, Object};
@@ -10,6 +12,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
 
+use super::nodes::Start;
 use crate::cluster::error::describe_watch;
 use crate::cluster::optional_watch::{is_not_served, watch_optional};
 
@@ -33,6 +36,34 @@ pub(super) enum Kind {
     Binding,
 }
 
+/// Where the policy is expected (`--protection`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpectedPolicy {
+    /// In the API, or else in files, if a kubelet has kept its values.
+    #[default]
+    Auto,
+    /// In the API.
+    Api,
+    /// In files of the API server.
+    Static,
+    /// Nowhere.
+    None,
+}
+
+impl FromStr for ExpectedPolicy {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "api" => Ok(Self::Api),
+            "static" => Ok(Self::Static),
+            "none" => Ok(Self::None),
+            _ => Err(()),
+        }
+    }
+}
+
 /// The state of the protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -40,6 +71,10 @@ pub(super) enum State {
     Present(String),
     /// The cluster serves the kind, but this is missing.
     Absent(&'static str),
+    /// The API shows no policy, and files have it, as is expected or as the last start of a kubelet indicates.
+    Static(Option<Start>),
+    /// No policy is expected.
+    Unexpected,
     /// The cluster does not serve the kind.
     NotServed,
     /// Unknown, for this reason.
@@ -48,12 +83,14 @@ pub(super) enum State {
 
 impl State {
     /// The states in the metrics.
-    pub(super) const NAMES: [&str; 4] = ["present", "absent", "not_served", "unknown"];
+    pub(super) const NAMES: [&str; 6] = ["present", "absent", "static", "none", "not_served", "unknown"];
 
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Present(_) => "present",
             Self::Absent(_) => "absent",
+            Self::Static(_) => "static",
+            Self::Unexpected => "none",
             Self::NotServed => "not_served",
             Self::Unknown(_) => "unknown",
         }
@@ -66,6 +103,21 @@ impl fmt::Display for State {
             Self::Present(policy) => {
                 write!(f, "the policy {policy} keeps listed values when a kubelet resets them")
             }
+            Self::Static(Some(Start::Kept)) => f.write_str(
+                "the API has no policy, and the last kubelet that started kept its values: a file of the API server \
+                 has the policy",
+            ),
+            Self::Static(Some(Start::Reset)) => f.write_str(
+                "not in force: a file of the API server is expected to have the policy (--protection=static), and the \
+                 last kubelet that started reset its values",
+            ),
+            Self::Static(None) => f.write_str(
+                "a file of the API server is expected to have the policy (--protection=static); no kubelet has started \
+                 after a reboot yet",
+            ),
+            Self::Unexpected => f.write_str(
+                "none expected (--protection=none): the controller repairs listed values after a kubelet resets them",
+            ),
             Self::Absent(missing) => write!(
                 f,
                 "{missing}: the controller repairs listed values after a kubelet resets them, which may be too \
@@ -83,6 +135,9 @@ impl fmt::Display for State {
 /// The policies and bindings.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
+    expected: ExpectedPolicy,
+    /// The last start of a kubelet after a reboot, unless the policy in the API explains it.
+    start: Option<Start>,
     policies: Objects,
     bindings: Objects,
 }
@@ -121,6 +176,18 @@ pub(super) fn watch(
 }
 
 impl Protection {
+    pub(super) fn new(expected: ExpectedPolicy) -> Self {
+        Self { expected, ..Self::default() }
+    }
+
+    /// Records the start of a kubelet after a reboot. Returns whether the state has changed.
+    pub(super) fn started(&mut self, start: Start) -> bool {
+        let before = self.state();
+        let by_the_api = self.expected == ExpectedPolicy::Auto && matches!(self.in_api(), State::Present(_));
+        self.start = (!by_the_api).then_some(start);
+        self.state() != before
+    }
+
     /// Handles an event of a watch. Returns whether the state has changed.
     pub(super) fn observe(&mut self, kind: Kind, event: watcher::Result<Event<PolicyObject>>) -> bool {
         let before = self.state();
@@ -132,6 +199,16 @@ impl Protection {
     }
 
     pub(super) fn state(&self) -> State {
+        match (self.expected, self.in_api()) {
+            (ExpectedPolicy::None, _) => State::Unexpected,
+            (ExpectedPolicy::Static, _) => State::Static(self.start),
+            (ExpectedPolicy::Auto, State::Absent(_)) if self.start == Some(Start::Kept) => State::Static(self.start),
+            (ExpectedPolicy::Auto | ExpectedPolicy::Api, state) => state,
+        }
+    }
+
+    /// Returns what the API shows.
+    fn in_api(&self) -> State {
         let unknown = [&self.policies.unknown, &self.bindings.unknown];
         if let Some(unknown) = unknown.into_iter().flatten().next() {
             return unknown.clone();
@@ -140,7 +217,7 @@ impl Protection {
         let mut in_force = bound.filter(|policy| self.policies.by_name.contains_key(*policy));
         match in_force.next() {
             Some(policy) => State::Present(policy.clone()),
-            None if self.policies.by_name.is_empty() => State::Absent("there is no policy"),
+            None if self.policies.by_name.is_empty() => State::Absent("there is no policy in the API"),
             None => State::Absent("the policy has no binding"),
         }
     }
@@ -200,7 +277,7 @@ mod tests {
             assert_eq!(protection.state().name(), "unknown", "not listed to the end");
             protection.observe(kind, Ok(Event::InitDone));
         }
-        assert_eq!(protection.state(), State::Absent("there is no policy"));
+        assert_eq!(protection.state(), State::Absent("there is no policy in the API"));
         assert!(protection.observe(Kind::Policy, Ok(Event::Apply(object("protect", None)))));
         assert_eq!(protection.state(), State::Absent("the policy has no binding"));
         let binding = object("binding", Some("another"));
@@ -213,6 +290,47 @@ mod tests {
         assert!(!protection.observe(Kind::Policy, Err(broken)));
         assert!(protection.observe(Kind::Binding, Ok(Event::Delete(binding))));
         assert_eq!(protection.state().name(), "absent");
+    }
+
+    /// A policy in a file does not show in the API.
+    #[test]
+    fn protection_is_judged_by_starts_of_kubelets_where_the_api_shows_no_policy() {
+        let empty = |expected| {
+            let mut protection = Protection::new(expected);
+            protection.observe(Kind::Policy, Ok(Event::InitDone));
+            protection.observe(Kind::Binding, Ok(Event::InitDone));
+            protection
+        };
+        for (expected, names) in [
+            (ExpectedPolicy::Auto, ["absent", "static", "absent"]),
+            (ExpectedPolicy::Api, ["absent"; 3]),
+            (ExpectedPolicy::Static, ["static"; 3]),
+            (ExpectedPolicy::None, ["none"; 3]),
+        ] {
+            let mut protection = empty(expected);
+            let mut seen = vec![protection.state().name()];
+            for start in [Start::Kept, Start::Reset] {
+                protection.started(start);
+                seen.push(protection.state().name());
+            }
+            assert_eq!(seen, names, "{expected:?}");
+        }
+        // A policy that was in the API is no evidence of a file.
+        let mut protection = empty(ExpectedPolicy::Auto);
+        let binding = object("binding", Some("protect"));
+        protection.observe(Kind::Policy, Ok(Event::Apply(object("protect", None))));
+        protection.observe(Kind::Binding, Ok(Event::Apply(binding.clone())));
+        protection.started(Start::Kept);
+        protection.observe(Kind::Binding, Ok(Event::Delete(binding)));
+        assert_eq!(protection.state().name(), "absent");
+
+        let mut protection = empty(ExpectedPolicy::Static);
+        assert!(protection.state().to_string().ends_with("no kubelet has started after a reboot yet"));
+        assert!(protection.started(Start::Reset));
+        assert!(protection.state().to_string().starts_with("not in force: "));
+        assert!(!protection.started(Start::Reset));
+        assert!(protection.started(Start::Kept));
+        assert!(protection.state().to_string().contains("kept its values"));
     }
 
     #[test]

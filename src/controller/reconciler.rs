@@ -35,6 +35,7 @@ use super::events::Events;
 use super::leader::{Ending, Leader};
 use super::limiter::Kind;
 use super::options::{Diagnostics, Options};
+use super::protection::Protection;
 use super::rules::{Enqueue, RuleObject, Rules, Seen};
 use super::tally::Counts;
 use super::usage::{Usage, Woken};
@@ -68,9 +69,11 @@ pub(super) struct Reconciler {
 
 impl Reconciler {
     pub(super) fn new(candidate: Candidate, options: Options, diagnostics: Diagnostics) -> Self {
-        let report = Report::new(Events::new(candidate.identity.clone(), options.seed), diagnostics);
+        let protection = Protection::new(options.protection);
+        let report = Report::new(Events::new(candidate.identity.clone(), options.seed), protection, diagnostics);
         let mut confinement = Confinement::new(options.confinement_test);
         confinement.take_change().into_iter().for_each(|state| report.confinement(state));
+        report.expected_protection();
         Self {
             leader: Leader::new(candidate),
             rules: Rules::new(options.max_rules_memory),

@@ -50,6 +50,7 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::ZERO,
         confinement_test: false,
+        protection: crate::controller::ExpectedPolicy::Auto,
         node_condition: false,
         max_rules_memory: 64 << 20,
         seed: 1,

@@ -207,6 +207,8 @@ volumeMounts: {{ toYaml . | nindent 2 }}
   value: {{ .Values.controller.logFormat }}
 - name: NRA_CONFINEMENT_TEST
   value: {{ and .Values.policy.enabled (has "Deny" .Values.policy.validationActions) | quote }}
+- name: NRA_PROTECTION
+  value: {{ .Values.controller.protection }}
 - name: NRA_NODE_CONDITION
   value: {{ .Values.nodeCondition.enabled | quote }}
 # A Kustomize overlay may move the pod to another namespace.

@@ -57,11 +57,11 @@ pub(super) struct Reporter<'a> {
 }
 
 impl Report {
-    pub(super) fn new(events: Events, diagnostics: Diagnostics) -> Self {
+    pub(super) fn new(events: Events, protection: Protection, diagnostics: Diagnostics) -> Self {
         Self {
             diagnostics,
             events,
-            protection: Protection::default(),
+            protection,
             forbidden: None,
             is_listed: [false; 2],
             pods_broken: None,
@@ -116,14 +116,15 @@ impl Report {
     }
 
     /// Reports whether recorded values were kept when a kubelet started. Each replica observes that.
-    fn started(&self, node: &str, start: Start, leads: bool) {
+    fn started(&mut self, node: &str, start: Start, leads: bool) {
+        let changed = self.protection.started(start);
         let state = self.protection.state();
         let values = match start {
             Start::Kept => {
                 info!(%node, "the node rebooted, and listed values were kept");
                 KEPT
             }
-            Start::Reset if matches!(state, protection::State::Present(_)) => {
+            Start::Reset if matches!(state, protection::State::Present(_) | protection::State::Static(_)) => {
                 warn!(%node, "the kubelet reset listed values despite the policy: {state}");
                 RESET
             }
@@ -134,6 +135,9 @@ impl Report {
         };
         if leads {
             self.metrics().kubelet_starts.get_or_create(&values).inc();
+        }
+        if changed {
+            self.protection();
         }
     }
 
@@ -386,9 +390,19 @@ impl Report {
 
     /// Handles what is shown of the policy that keeps recorded values when a kubelet resets them.
     pub(super) fn observe_protection(&mut self, kind: protection::Kind, event: watcher::Result<Event<PolicyObject>>) {
-        if !self.protection.observe(kind, event) {
-            return;
+        if self.protection.observe(kind, event) {
+            self.protection();
         }
+    }
+
+    /// Reports what is known of the policy without the API.
+    pub(super) fn expected_protection(&self) {
+        if !matches!(self.protection.state(), protection::State::Unknown(_)) {
+            self.protection();
+        }
+    }
+
+    fn protection(&self) {
         let state = self.protection.state();
         info!("protection: {state}");
         let states = protection::State::NAMES.map(|name| (name, usize::from(name == state.name())));

@@ -13,6 +13,7 @@ use harness::protection::{self, DONGLE_LEDGER};
 use harness::{Builder, Cluster, ControlPlane, Controller, project_file, wait_until};
 use serde_json::{Value, json};
 
+use super::presence::{boot, wait_metric};
 use super::{both, create_nodes, maps, node, register, report};
 use crate::admission_policy::{patch, wait_in_force};
 
@@ -108,6 +109,45 @@ fn both_forms_confine_the_controller_and_let_it_work() {
         Ok(output.stderr.contains(by_file).then_some(()))
     });
     confined.unwrap();
+}
+
+/// The API does not show a file: a kubelet that keeps its values after a reboot does.
+#[test]
+fn policy_in_a_file_is_reported_by_its_effect() {
+    let cluster = Cluster::start_with(with_files());
+    protection::allow_kubelets_to_read_status(&cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.heartbeat("node-1", "kubelet");
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    wait_metric(&controller, r#"protection{state="absent"} 1"#);
+    boot(&cluster, "first");
+    assert_eq!(maps(&register(&cluster, "node-1", &both("0"))), both("4"));
+    boot(&cluster, "second");
+    wait_metric(&controller, r#"protection{state="static"} 1"#);
+    wait_metric(&controller, r#"protection{state="absent"} 0"#);
+    let (_, body) = controller.get("/readyz?verbose").unwrap();
+    assert!(body.contains("the last kubelet that started kept its values: a file of the API server has"), "{body}");
+    controller.stop();
+
+    // Without the file, where one is expected.
+    let cluster = Cluster::shared();
+    protection::allow_kubelets_to_read_status(&cluster);
+    cluster.create_nodes(["node-1"], &json!({}));
+    cluster.heartbeat("node-1", "kubelet");
+    let controller = Controller::start_with(&cluster, &["--protection=static"]);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.wait_ready("dongle", "1/1");
+    wait_metric(&controller, r#"protection{state="static"} 1"#);
+    boot(&cluster, "first");
+    register(&cluster, "node-1", &both("0"));
+    cluster.wait_advertised("node-1", DONGLE, "4");
+    boot(&cluster, "second");
+    controller.wait_log("reset listed values despite the policy");
+    let (_, body) = controller.get("/readyz?verbose").unwrap();
+    assert!(body.contains("protection: not in force: a file"), "{body}");
+    controller.stop();
 }
 
 /// Kills the API server, starts it again, and resets the dongles of node-1 as soon as it accepts a write. Returns how

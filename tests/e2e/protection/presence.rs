@@ -9,7 +9,7 @@ use harness::{Cluster, Controller, protection, wait_until};
 use serde_json::json;
 
 /// Waits for a metrics line with this ending; `[12]` stands for either digit.
-fn wait_metric(controller: &Controller, line: &str) {
+pub(super) fn wait_metric(controller: &Controller, line: &str) {
     let line = format!("node_resource_advertiser_{line}");
     let what = format!("the metric {line}");
     let lines = ["1", "2"].map(|number| line.replace("[12]", number));
@@ -20,7 +20,7 @@ fn wait_metric(controller: &Controller, line: &str) {
     wait_until(&what, has_line).unwrap_or_else(|error| panic!("{error:#}\n{}", controller.log()));
 }
 
-fn boot(cluster: &Cluster, boot: &str) {
+pub(super) fn boot(cluster: &Cluster, boot: &str) {
     let patch = json!({"status": {"nodeInfo": {"bootID": boot}}});
     let output = protection::patch_as_kubelet(cluster, "node-1", &patch);
     assert_eq!(output.code, 0, "{output:?}");

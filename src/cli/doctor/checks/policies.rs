@@ -50,7 +50,7 @@ fn check(
     fix: &str,
 ) -> Vec<Finding> {
     if policies.policies.is_empty() {
-        let problem = format!("no policy {does}: {consequence}");
+        let problem = format!("no policy in the API {does}: {consequence}, unless an API server has one in a file");
         return vec![Finding::warning(vec![ObjectName::new(kind, name)], problem, fix)];
     }
     let unbound = policies.policies.iter().filter(|policy| !policies.is_bound(policy));

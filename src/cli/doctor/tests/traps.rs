@@ -290,9 +290,9 @@ fn controller_that_does_not_work_is_found() {
 #[test]
 fn policy_that_is_not_in_force_is_found() {
     let (none, one) = (Policies::default, || policies(&[], &[]));
-    assert_found("protection", Warning, "no policy keeps", |cluster| cluster.protection = Ok(none()));
+    assert_found("protection", Warning, "no policy in the API keeps", |cluster| cluster.protection = Ok(none()));
     assert_found("protection", Error, "it has no binding", |cluster| cluster.protection = Ok(one()));
-    assert_found("confinement", Warning, "no policy confines", |cluster| cluster.confinement = Ok(none()));
+    assert_found("confinement", Warning, "no policy in the API confines", |cluster| cluster.confinement = Ok(none()));
     assert_found("confinement", Error, "it has no binding", |cluster| cluster.confinement = Ok(one()));
     assert_found("confinement", Warning, "has the action Deny", |cluster| {
         cluster.confinement = Ok(policies(&[], &[("policy", false), ("other", true)]));

@@ -153,6 +153,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::ZERO,
             confinement_test: self.rng.bool(),
+            protection: crate::controller::ExpectedPolicy::Auto,
             node_condition: self.rng.bool(),
             max_rules_memory: 64 << 20,
             seed: self.rng.u64(..),

@@ -84,6 +84,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: MASS_WITHDRAWAL_DELAY,
             confinement_test: tests_confinement,
+            protection: crate::controller::ExpectedPolicy::Auto,
             node_condition: keeps_condition,
             max_rules_memory: 64 << 20,
             seed: 7 + number as u64 * 1000,

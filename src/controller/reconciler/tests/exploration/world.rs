@@ -374,6 +374,7 @@ fn reconciler(nodes: usize) -> Reconciler {
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::from_secs(300),
         confinement_test: false,
+        protection: crate::controller::ExpectedPolicy::Auto,
         node_condition: false,
         max_rules_memory: 64 << 20,
         seed: 7,
