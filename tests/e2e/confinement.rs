@@ -4,6 +4,7 @@
 //! Method: send an attacker's requests with the token of the chart's ServiceAccount, and compare the rejections with
 //! SECURITY.md; build overlays of deploy/, and repeat this with the account that each overlay moves.
 
+mod attempts;
 mod ledgers;
 mod objects;
 mod self_test;

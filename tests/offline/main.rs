@@ -38,6 +38,7 @@ mod protection;
 mod reasons;
 /// The searches of the runbook.
 mod runbook;
+mod security;
 /// The connection to the API server, with servers on loopback that fail.
 mod transport;
 /// `validate`, by files and what it prints of them.
