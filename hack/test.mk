@@ -94,8 +94,8 @@ spelling: typos ## Check spelling, and that no retired word is used
 	@$(STEP) $(TOOLS)/typos --config .typos.toml
 
 .PHONY: test-chart
-test-chart: tools ## Lint the charts and run their tests that need no cluster
-	@$(STEP) hack/test-chart.sh
+test-chart: build-tests controlplane tools monitoring-crds ## Lint the charts, run their tests, and try random values on an API server
+	@$(STEP) bash -ec 'hack/test-chart.sh; $(CARGO_TEST) --test e2e -- chart::random_values::'
 
 .PHONY: test-oracle
 test-oracle: build-tests controlplane controlplane-extras ## Compare quantities, names, selectors and verdicts with Kubernetes' own (WHOLE=1: each whole quantity, for minutes)
@@ -119,7 +119,7 @@ test-image: dist-for-tests tools ## Check that images and charts are well formed
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
-	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter:: --test-threads $(E2E_THREADS)
+	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter:: --skip chart::random_values:: --test-threads $(E2E_THREADS)
 
 # What `make test` does with half of the memory and fewer rules.
 .PHONY: test-attacks
