@@ -10,8 +10,10 @@ mod completions;
 mod crd;
 mod diff;
 mod doctor;
+mod duration;
 mod error;
 mod guard;
+mod help;
 mod hint;
 mod inventory;
 mod log;
@@ -28,6 +30,7 @@ mod settings;
 mod table;
 mod timeline;
 mod validate;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -84,7 +87,7 @@ impl Cli {
     pub fn from_process() -> Self {
         // Help and errors about arguments have colors too, before --color is parsed.
         output::set_colour(clap::ColorChoice::Auto);
-        plugin::parse(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
+        plugin::parse(std::env::args_os().collect()).unwrap_or_else(|error| help::exit(&error))
     }
 
     /// Returns the runtime that the subcommand needs.

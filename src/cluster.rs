@@ -13,6 +13,7 @@ pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod optional_watch;
 pub(crate) mod paging;
+mod patience;
 pub mod protobuf;
 pub(crate) mod requests;
 mod transport;

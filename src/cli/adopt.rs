@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use thiserror::Error;
 
-use super::args::ClusterArgs;
+use super::args::ReadArgs;
 use super::diff::label_filter::LabelFilter;
 use super::message::{print_message, print_notes};
 use super::output::print;
@@ -61,7 +61,7 @@ pub(super) struct Args {
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     selector: LabelFilter,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: ReadArgs,
 }
 
 /// Why there is no output.

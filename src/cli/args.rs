@@ -1,14 +1,16 @@
 //! Arguments that several commands share.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use super::duration::parse_duration;
 use super::hint;
 use super::message::print_message;
 use crate::cluster::client::{self, ConnectError, Connection};
 use crate::cluster::config::ClusterOptions;
 
 /// Selects the cluster, with kubectl's flags.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct ClusterArgs {
     /// Kubeconfig file [default: KUBECONFIG, or ~/.kube/config; in a pod, its service account]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
@@ -16,24 +18,80 @@ pub(super) struct ClusterArgs {
     /// Context in the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME", help_heading = "Cluster")]
     context: Option<String>,
+    /// Cluster in the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    cluster: Option<String>,
+    /// User in the kubeconfig [default: the context's]
+    #[arg(long, value_name = "NAME", help_heading = "Cluster")]
+    user: Option<String>,
+    /// Address of the API server [default: the cluster's]
+    #[arg(short, long, value_name = "URL", help_heading = "Cluster")]
+    server: Option<String>,
+    /// Bearer token [default: the user's credentials]
+    #[arg(long, value_name = "TOKEN", help_heading = "Cluster")]
+    token: Option<String>,
     /// User to impersonate
     #[arg(long = "as", value_name = "USER", help_heading = "Cluster")]
     impersonate: Option<String>,
+    /// UID to impersonate
+    #[arg(long, value_name = "UID", help_heading = "Cluster", requires = "impersonate")]
+    as_uid: Option<String>,
     /// Group to impersonate; can be repeated
     #[arg(long, value_name = "GROUP", help_heading = "Cluster", requires = "impersonate")]
     as_group: Vec<String>,
 }
 
+/// Selects the cluster for a command that only reads.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct ReadArgs {
+    #[command(flatten)]
+    pub(super) cluster: ClusterArgs,
+    /// How long to wait for an API server that does not respond, from 1s to 60s
+    ///
+    /// It is one limit for the whole command, however many requests it sends. A server that responds may take longer.
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "60s", value_parser = request_timeout)]
+    request_timeout: Duration,
+}
+
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    let limits = Duration::from_secs(1)..=Duration::from_secs(60);
+    let timeout = parse_duration(text).filter(|timeout| limits.contains(timeout));
+    timeout.ok_or_else(|| "must be a duration from 1s to 60s, such as 15s".to_owned())
+}
+
+impl ReadArgs {
+    /// Connects to the cluster, without sending a request yet.
+    pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
+        self.cluster.connect_within(Some(self.request_timeout)).await
+    }
+
+    /// Connects to the cluster, and prints which cluster it is.
+    pub(super) async fn connect_and_print(&self) -> Result<Connection, ConnectError> {
+        let connection = self.connect().await?;
+        self.cluster.print(&connection);
+        Ok(connection)
+    }
+}
+
 impl ClusterArgs {
     /// Connects to the cluster, without sending a request yet.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
+        self.connect_within(None).await
+    }
+
+    async fn connect_within(&self, timeout: Option<Duration>) -> Result<Connection, ConnectError> {
         hint::set_cluster_flags(self.kubectl_flags());
-        let Self { kubeconfig, context, impersonate, as_group } = self;
         let options = ClusterOptions {
-            kubeconfig: kubeconfig.clone(),
-            context: context.clone(),
-            user: impersonate.clone(),
-            groups: as_group.clone(),
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+            server: self.server.clone(),
+            token: self.token.clone(),
+            as_user: self.impersonate.clone(),
+            as_uid: self.as_uid.clone(),
+            as_groups: self.as_group.clone(),
+            timeout,
         };
         client::connect(&options).await
     }
@@ -41,22 +99,33 @@ impl ClusterArgs {
     /// Connects to the cluster, and prints which cluster it is.
     pub(super) async fn connect_and_print(&self) -> Result<Connection, ConnectError> {
         let connection = self.connect().await?;
-        let server = &connection.server;
+        self.print(&connection);
+        Ok(connection)
+    }
+
+    fn print(&self, Connection { server, .. }: &Connection) {
         let user = self.impersonate.as_ref().map(|user| format!(", as {user}"));
         let user = user.unwrap_or_default();
         match &server.context {
             Some(context) => print_message(format_args!("cluster: context {context}, {}{user}", server.url)),
             None => print_message(format_args!("cluster: this pod's, {}{user}", server.url)),
         }
-        Ok(connection)
     }
 
     /// Returns the flags with which kubectl acts on the same cluster as the same user, quoted for a shell, each
-    /// after a space.
+    /// after a space. A token is a secret, and no part of them.
     pub(super) fn kubectl_flags(&self) -> String {
-        let Self { kubeconfig, context, impersonate, as_group } = self;
+        let Self { kubeconfig, context, cluster, user, server, token: _, impersonate, as_uid, as_group } = self;
         let kubeconfig = kubeconfig.as_ref().map(|path| path.display().to_string());
-        let flags = [("kubeconfig", &kubeconfig), ("context", context), ("as", impersonate)];
+        let flags = [
+            ("kubeconfig", &kubeconfig),
+            ("context", context),
+            ("cluster", cluster),
+            ("user", user),
+            ("server", server),
+            ("as", impersonate),
+            ("as-uid", as_uid),
+        ];
         let given = flags.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
         let groups = as_group.iter().map(|group| ("as-group", group));
         given.chain(groups).map(|(flag, value)| format!(" --{flag}={}", quoted(value))).collect()
@@ -102,14 +171,17 @@ mod tests {
             kubeconfig: Some("/home/a b/it's".into()),
             context: Some("admin@$HOME;`id`".to_owned()),
             impersonate: Some("system:serviceaccount:a:b".to_owned()),
+            as_uid: Some("7".to_owned()),
             as_group: vec!["-x".to_owned(), String::new()],
+            server: Some("https://a.example".to_owned()),
+            token: Some("S3CRET".to_owned()),
+            ..ClusterArgs::default()
         };
         let script = format!("printf '%s\\n'{}", args.kubectl_flags());
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         let expected = "--kubeconfig=/home/a b/it's\n--context=admin@$HOME;`id`\n\
-                        --as=system:serviceaccount:a:b\n--as-group=-x\n--as-group=\n";
+                        --server=https://a.example\n--as=system:serviceaccount:a:b\n--as-uid=7\n--as-group=-x\n--as-group=\n";
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{script}");
-        let none = ClusterArgs { kubeconfig: None, context: None, impersonate: None, as_group: vec![] };
-        assert_eq!(none.kubectl_flags(), "");
+        assert_eq!(ClusterArgs::default().kubectl_flags(), "");
     }
 }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::args::ClusterArgs;
+use super::args::ReadArgs;
 use super::message::{print_message, print_notes};
 use super::output::print;
 use super::rule_files;
@@ -83,7 +83,7 @@ pub(super) struct Args {
     #[arg(short, long, value_enum)]
     output: Option<Format>,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: ReadArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

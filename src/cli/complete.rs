@@ -46,9 +46,13 @@ enum Directive {
 
 pub(super) async fn run(mut args: Args, command: Command) -> Result<(), Error> {
     let command = plugin::without_controller(command);
-    // Without a command, a plugin runs `top`.
+    // Without a command, a plugin runs `top`; options before a command belong to it. The last word is yet to be completed.
     if args.words.len() > 1 && args.words.first().is_some_and(|first| first.to_string_lossy().starts_with('-')) {
-        args.words.insert(0, "top".into());
+        let last = args.words.pop();
+        args.words.insert(0, OsString::new());
+        args.words = plugin::command_first(&command, args.words, Some("top"));
+        args.words.remove(0);
+        args.words.extend(last);
     }
     let word = args.words.last().and_then(|word| word.to_str()).unwrap_or_default().to_owned();
     if let Some(subject) = Subject::of(command.clone(), &args.words) {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 
-use super::args::ClusterArgs;
+use super::args::ReadArgs;
 use super::diff::files::{self, PodFiles};
 use super::diff::filter::Filter;
 use super::diff::label_filter::LabelFilter;
@@ -86,7 +86,7 @@ pub(super) struct Args {
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: ReadArgs,
 }
 
 const AFTER_HELP: &str = "\

@@ -7,7 +7,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::error::ErrorKind;
-use clap::{Command, Parser};
+use clap::{Arg, Command, Parser};
+
+use super::help;
 
 /// The prefix of the names under which kubectl runs the program to complete words.
 const COMPLETER: &str = "kubectl_complete-";
@@ -25,28 +27,17 @@ pub(super) fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, clap::Error> {
         let words = args.into_iter().skip(1);
         return T::try_parse_from([NAME, "complete", "--"].map(OsString::from).into_iter().chain(words));
     }
-    let Some(typed) = args.first().and_then(|program| typed(program)) else {
-        return T::try_parse_from(args);
-    };
+    let typed = args.first().and_then(|program| typed(program));
+    let default = typed.is_some().then_some(DEFAULT);
     // Once in a process, since clap keeps names for its whole life.
-    let command = named(T::command(), typed.leak());
-    match parse_as(command.clone(), args.clone()) {
-        // An option of `top`, or nothing.
-        Err(error) if is_without_command(&error, &args) => {
-            let is_command = |arg: &OsString| command.get_subcommands().any(|command| *command.get_name() == **arg);
-            let has_command = args.iter().skip(1).any(is_command);
-            let mut args = args;
-            args.insert(1, DEFAULT.into());
-            // An option before a command is to blame, and not the command. It may also be the value of an option of `top`.
-            parse_as(command, args).map_err(|of_default| if has_command { error } else { of_default })
-        }
-        result => result,
-    }
-}
-
-fn parse_as<T: Parser>(mut command: Command, args: Vec<OsString>) -> Result<T, clap::Error> {
+    let command = match typed {
+        Some(typed) => named(T::command(), typed.leak()),
+        None => help::grouped(T::command()),
+    };
+    let args = command_first(&command, args, default);
+    let mut command = command;
     let mut matches = command.try_get_matches_from_mut(args)?;
-    if matches.subcommand_name() == Some(CONTROLLER) {
+    if default.is_some() && matches.subcommand_name() == Some(CONTROLLER) {
         let problem = format!(
             "{CONTROLLER} is the controller, which a plugin of kubectl does not start: it would write beside the one that \
              runs in the cluster, with your permissions. To start it anyway, use {NAME} {CONTROLLER}"
@@ -54,6 +45,43 @@ fn parse_as<T: Parser>(mut command: Command, args: Vec<OsString>) -> Result<T, c
         return Err(command.error(ErrorKind::InvalidSubcommand, problem));
     }
     T::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Moves options before a command behind it, where clap expects them. `default` is the command if there is none.
+pub(super) fn command_first(command: &Command, mut args: Vec<OsString>, default: Option<&str>) -> Vec<OsString> {
+    let mut at = 1;
+    while let Some(words) = args.get(at).and_then(|arg| words_of_option(command, &arg.to_string_lossy())) {
+        at += words;
+    }
+    let is_option = |arg: &OsString| arg.to_string_lossy().starts_with('-');
+    let is_help = |arg: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|help| **arg == **help);
+    match (args.get(at), default) {
+        (Some(arg), _) if !is_option(arg) => args.get_mut(1..=at).unwrap_or_default().rotate_right(1),
+        // Help of the program itself.
+        (Some(arg), _) if at == 1 && is_help(arg) => {}
+        (_, Some(default)) => args.insert(1.min(args.len()), default.into()),
+        (_, None) => {}
+    }
+    args
+}
+
+/// Returns how many words an option of any command takes, with its value; `None` if it is no such option.
+fn words_of_option(command: &Command, word: &str) -> Option<usize> {
+    let options = command.get_arguments().chain(command.get_subcommands().flat_map(Command::get_arguments));
+    let options: Vec<_> = options.collect();
+    let find = |is_it: &dyn Fn(&Arg) -> bool| options.iter().find(|option| is_it(option)).copied();
+    let (option, has_value) = match word.strip_prefix("--") {
+        Some(long) => {
+            let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            (find(&|option| option.get_long() == Some(name))?, value.is_some())
+        }
+        None => {
+            let mut letters = word.strip_prefix('-')?.chars();
+            let short = letters.next()?;
+            (find(&|option| option.get_short() == Some(short))?, letters.next().is_some())
+        }
+    };
+    Some(if option.get_action().takes_values() && !has_value { 2 } else { 1 })
 }
 
 fn stem(program: &OsStr) -> Option<&str> {
@@ -78,7 +106,7 @@ pub(super) fn without_controller(command: Command) -> Command {
 
 /// Returns the command with this name in its usage and its examples.
 fn named(command: Command, typed: &'static str) -> Command {
-    let command = without_controller(command).name(typed).bin_name(typed);
+    let command = help::grouped(without_controller(command)).name(typed).bin_name(typed);
     let command = command.after_help(format!("Without a command, it runs {DEFAULT}."));
     let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
@@ -92,18 +120,10 @@ fn named(command: Command, typed: &'static str) -> Command {
     })
 }
 
-/// Returns whether a plugin got options only.
-fn is_without_command(error: &clap::Error, args: &[OsString]) -> bool {
-    let is_option = |arg: &OsString| arg.to_string_lossy().starts_with('-');
-    match error.kind() {
-        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => true,
-        ErrorKind::UnknownArgument => args.get(1).is_some_and(is_option),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
     use crate::cli::{Cli, Command as Subcommand};
 
@@ -157,14 +177,32 @@ mod tests {
     }
 
     #[test]
-    fn option_before_the_command_of_a_plugin_is_the_error() {
-        for (args, wrong) in [
-            (&["kubectl-ner", "--context", "x", "why", "p"][..], "--context"),
-            (&["kubectl-ner", "--context", "x", "--bogus"], "--bogus"),
+    fn options_before_a_command_are_its_options() {
+        let moved = |args: &[&str]| {
+            let args = args.iter().map(OsString::from).collect();
+            let args = command_first(&Cli::command(), args, Some("top")).into_iter();
+            args.map(|arg| arg.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        for (args, expected) in [
+            (&["ner", "--context", "x", "why", "p"][..], "ner why --context x p"),
+            // A value that is a command's name as well.
+            (&["ner", "--context", "node", "why", "p"], "ner why --context node p"),
+            (&["ner", "--context=x", "-n", "a", "-w", "why"], "ner why --context=x -n a -w"),
+            (&["ner", "-nteam", "pod", "p"], "ner pod -nteam p"),
+            (&["ner", "why", "--context", "x"], "ner why --context x"),
+            (&["ner", "--context", "node"], "ner top --context node"),
+            (&["ner", "-o", "wide", "--help"], "ner top -o wide --help"),
+            (&["ner", "--help"], "ner --help"),
+            (&["ner", "--bogus", "why"], "ner top --bogus why"),
+            (&["ner"], "ner top"),
+            (&[], "top"),
         ] {
-            let error = parsed(args).unwrap_err().to_string();
-            assert!(error.contains(&format!("unexpected argument '{wrong}'")), "{error}");
+            assert_eq!(moved(args), expected);
         }
+        let cli = parsed(&["node-resource-advertiser", "--context", "x", "prune", "--zeros"]).unwrap();
+        assert!(matches!(cli.command, Subcommand::Prune(_)));
+        let error = parsed(&["kubectl-ner", "--context", "x", "--bogus"]).unwrap_err().to_string();
+        assert!(error.contains("unexpected argument '--bogus'"), "{error}");
     }
 
     #[test]

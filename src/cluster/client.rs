@@ -22,6 +22,7 @@ use super::certificates::Connections;
 use super::config::{self, ClusterOptions, ConfigError, Server, Source};
 use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
+use super::patience::Patience;
 use super::transport;
 
 /// The timeout until the head of a response, including the TLS handshake but not the events of a watch.
@@ -90,10 +91,14 @@ struct ExpectsHttps;
 /// If there is no such configuration, or it cannot be used.
 pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectError> {
     let (config, server, source) = config::load(options)?;
+    let patience = match options.timeout {
+        Some(limit) => Patience::for_all_requests(limit),
+        None => Patience::for_each_request(ANSWER_TIMEOUT),
+    };
     info!(%server, "using the API server");
     let exec = config.auth_info.exec.clone();
     let command = plugin(&config).map(str::to_owned);
-    match with_server(config, server.clone(), source) {
+    match with_server(config, server.clone(), source, patience) {
         Ok(client) => Ok(Connection { client, server }),
         Err(kube::Error::Auth(AuthError::AuthExecStart(source))) => {
             let hint = exec.and_then(|exec| exec.install_hint);
@@ -129,10 +134,10 @@ pub(crate) fn over_new_connections(client: &Client) -> Client {
 pub fn with_config(config: Config) -> Result<Client, kube::Error> {
     let server = Server::new(&config, None);
     let source = Source::Given(Box::new(config.clone()));
-    with_server(config, server, source)
+    with_server(config, server, source, Patience::for_each_request(ANSWER_TIMEOUT))
 }
 
-fn with_server(mut config: Config, server: Server, source: Source) -> Result<Client, kube::Error> {
+fn with_server(mut config: Config, server: Server, source: Source, patience: Patience) -> Result<Client, kube::Error> {
     // The API server's audit log shows the user agent.
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
@@ -155,14 +160,14 @@ fn with_server(mut config: Config, server: Server, source: Source) -> Result<Cli
         let (http, failed) = connections.next();
         let is_new = request.extensions().get::<OverNewConnection>().is_some();
         let http = if is_new { http.unpooled } else { http.pooled };
-        transport::send(http, request, server.clone(), failed)
+        let (patience, response) = (patience.clone(), transport::send(http, request, server.clone(), failed));
+        async move { patience.wait(response).await }
     });
     let service = ServiceBuilder::new()
         .map_result(move |result| named(result, is_plain, &named_server, command.as_deref()))
         .layer(config.base_uri_layer())
         .option_layer(auth)
         .layer(config.extra_headers_layer()?)
-        .timeout(ANSWER_TIMEOUT)
         .service(transport);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }

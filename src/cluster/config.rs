@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::Uri;
 use kube::Config;
@@ -19,10 +20,22 @@ pub struct ClusterOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The context, instead of the current one.
     pub context: Option<String>,
-    /// The user to impersonate.
+    /// The cluster of the kubeconfig, instead of the context's.
+    pub cluster: Option<String>,
+    /// The user of the kubeconfig, instead of the context's.
     pub user: Option<String>,
+    /// The address of the API server, instead of the cluster's.
+    pub server: Option<String>,
+    /// The bearer token, instead of the user's credentials.
+    pub token: Option<String>,
+    /// The user to impersonate.
+    pub as_user: Option<String>,
+    /// The UID to impersonate.
+    pub as_uid: Option<String>,
     /// The groups to impersonate.
-    pub groups: Vec<String>,
+    pub as_groups: Vec<String>,
+    /// How long a command waits for the API server; `None` for the limits of a process that runs on.
+    pub timeout: Option<Duration>,
 }
 
 /// An API server, as messages name it.
@@ -58,7 +71,7 @@ pub(super) enum Source {
     /// The pod's service account.
     Pod,
     /// A context of a kubeconfig, which named this server.
-    Kubeconfig { place: String, options: ClusterOptions, url: Uri },
+    Kubeconfig { place: String, options: Box<ClusterOptions>, url: Uri },
 }
 
 impl Source {
@@ -117,6 +130,21 @@ pub enum ConfigError {
         /// The contexts of the kubeconfig.
         known: String,
     },
+    /// The kubeconfig has no such cluster or user.
+    #[error("{place} has no {kind} {name:?}; use --{kind} with one of: {known}")]
+    NoEntry {
+        /// The kubeconfig.
+        place: String,
+        /// `cluster` or `user`.
+        kind: &'static str,
+        /// The given name.
+        name: String,
+        /// Those of the kubeconfig.
+        known: String,
+    },
+    /// The given address is none.
+    #[error("--server {0:?} is not an address of an API server, such as https://10.0.0.1:6443")]
+    Server(String),
     /// The context names a user that does not exist: requests would be anonymous.
     #[error("{place} has no user {user:?}, which the context {name} names")]
     NoUser {
@@ -171,17 +199,12 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
         // The current context may change in the meantime.
         Some(_) => Source::Kubeconfig {
             place,
-            options: ClusterOptions { context: context.clone(), ..options.clone() },
+            options: Box::new(ClusterOptions { context: context.clone(), ..options.clone() }),
             url: config.cluster_url.clone(),
         },
     };
     config.apply_debug_overrides();
-    if options.user.is_some() {
-        config.auth_info.impersonate.clone_from(&options.user);
-    }
-    if !options.groups.is_empty() {
-        config.auth_info.impersonate_groups = Some(options.groups.clone());
-    }
+    options.impersonate(&mut config);
     let server = Server::new(&config, context);
     Ok((config, server, source))
 }
@@ -252,77 +275,77 @@ fn use_context(
 ) -> Result<(Config, String), ConfigError> {
     let name = options.context.clone().or_else(|| kubeconfig.current_context.clone());
     let name = name.unwrap_or_default();
-    let known: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    let known = names(kubeconfig.contexts.iter().map(|context| &context.name));
     let place = place.to_owned();
     if name.is_empty() {
-        let known = if known.is_empty() { "it has no context".to_owned() } else { known.join(", ") };
         return Err(ConfigError::NoCurrentContext { place, known });
     }
-    if !known.contains(&name) {
-        let known = if known.is_empty() { "(it has none)".to_owned() } else { known.join(", ") };
+    let Some(context) = kubeconfig.contexts.iter_mut().find(|context| context.name == name) else {
         return Err(ConfigError::NoContext { place, name, known });
+    };
+    let context = context.context.get_or_insert_default();
+    let clusters = || kubeconfig.clusters.iter().map(|cluster| &cluster.name);
+    let users = || kubeconfig.auth_infos.iter().map(|user| &user.name);
+    if let Some(cluster) = &options.cluster {
+        if !clusters().any(|known| known == cluster) {
+            let known = names(clusters());
+            return Err(ConfigError::NoEntry { place, kind: "cluster", name: cluster.clone(), known });
+        }
+        context.cluster.clone_from(cluster);
     }
-    let of_context = kubeconfig.contexts.iter().find(|context| context.name == name);
-    let user = of_context.and_then(|context| context.context.as_ref()?.user.clone()).unwrap_or_default();
-    if !user.is_empty() && kubeconfig.auth_infos.iter().all(|info| info.name != user) {
+    if let Some(user) = &options.user {
+        if !users().any(|known| known == user) {
+            return Err(ConfigError::NoEntry { place, kind: "user", name: user.clone(), known: names(users()) });
+        }
+        context.user = Some(user.clone());
+    }
+    let user = context.user.clone().unwrap_or_default();
+    if !user.is_empty() && !users().any(|known| *known == user) {
         return Err(ConfigError::NoUser { place, name, user });
     }
     kubeconfig.current_context = Some(name.clone());
-    match Config::try_from(kubeconfig) {
-        Ok(config) => Ok((config, name)),
-        Err(source) => Err(ConfigError::Kubeconfig { place, reason: reason(&source) }),
+    let mut config =
+        Config::try_from(kubeconfig).map_err(|source| ConfigError::Kubeconfig { place, reason: reason(&source) })?;
+    options.replace(&mut config)?;
+    Ok((config, name))
+}
+
+/// Lists the names in a kubeconfig.
+fn names<'n>(names: impl Iterator<Item = &'n String>) -> String {
+    let names: Vec<_> = names.map(String::as_str).collect();
+    if names.is_empty() { "(it has none)".to_owned() } else { names.join(", ") }
+}
+
+impl ClusterOptions {
+    /// Replaces the address and the credentials of the context by those that are given.
+    fn replace(&self, config: &mut Config) -> Result<(), ConfigError> {
+        if let Some(server) = &self.server {
+            let url = server.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
+            config.cluster_url = url.ok_or_else(|| ConfigError::Server(server.clone()))?;
+        }
+        if let Some(token) = &self.token {
+            let auth = &mut config.auth_info;
+            // As in kubectl, which then runs no plugin.
+            (auth.exec, auth.auth_provider, auth.token_file) = (None, None, None);
+            (auth.username, auth.password) = (None, None);
+            auth.token = Some(token.clone().into());
+        }
+        Ok(())
+    }
+
+    fn impersonate(&self, config: &mut Config) {
+        let auth = &mut config.auth_info;
+        if self.as_user.is_some() {
+            auth.impersonate.clone_from(&self.as_user);
+        }
+        if self.as_uid.is_some() {
+            auth.impersonate_uid.clone_from(&self.as_uid);
+        }
+        if !self.as_groups.is_empty() {
+            auth.impersonate_groups = Some(self.as_groups.clone());
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kubeconfigs_of_a_list_that_do_not_exist_do_not_count() {
-        let folder = std::env::temp_dir().join(format!("nra-kubeconfigs-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let [one, two, none] = ["one", "two", "none"].map(|name| folder.join(name));
-        std::fs::write(&one, "current-context: first\ncontexts: [{name: first, context: {cluster: c}}]").unwrap();
-        std::fs::write(&two, "current-context: second\ncontexts: [{name: second, context: {cluster: c}}]").unwrap();
-        let current = |paths: &[&PathBuf]| {
-            let paths: Vec<_> = paths.iter().copied().cloned().collect();
-            read_list(&paths).map(|merged| (merged.current_context.unwrap(), merged.contexts.len()))
-        };
-        let first = ("first".to_owned(), 2);
-        assert_eq!(current(&[&none, &one, &two]).unwrap(), first);
-        assert_eq!(current(&[&one, &none, &two]).unwrap(), first);
-        assert!(matches!(current(&[&none]), Err(error) if reason(&error).contains("none: No such file")));
-        std::fs::write(&two, "contexts: [").unwrap();
-        assert!(current(&[&one, &two]).is_err(), "one that exists is read");
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn context_without_its_user_is_an_error() {
-        let kubeconfig = |current: &str| -> Kubeconfig {
-            let text = format!(
-                "{current}\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:1'}}}}]\n\
-                 contexts: [{{name: x, context: {{cluster: c, user: gone}}}}, {{name: y, context: {{cluster: c, user: ''}}}}]"
-            );
-            Kubeconfig::from_yaml(&text).unwrap()
-        };
-        let used = |current: &str| {
-            use_context("it", kubeconfig(current), &ClusterOptions::default())
-                .map(drop)
-                .map_err(|error| error.to_string())
-        };
-        let none = "it has no current context: use --context, or kubectl config use-context; contexts: x, y";
-        assert_eq!(used(""), Err(none.to_owned()));
-        assert_eq!(used("current-context: x"), Err("it has no user \"gone\", which the context x names".to_owned()));
-        assert_eq!(used("current-context: y"), Ok(()), "anonymous, as it says");
-    }
-
-    #[test]
-    fn no_kubeconfig_is_read_without_a_home() {
-        for home in [None, Some(""), Some(".")] {
-            let (_, kubeconfig) = read_home(home.map(PathBuf::from));
-            assert!(matches!(kubeconfig, Err(KubeconfigError::FindPath)));
-        }
-    }
-}
+mod tests;

@@ -51,10 +51,15 @@ fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
     }
 }
 
+/// What the API server's own message, Unauthorized, means.
+pub(super) const NO_CREDENTIALS: &str = "the API server does not accept your credentials (401 Unauthorized): log in \
+                                         again, or correct the user of the context";
+
 /// Describes the error of a request; the message of the API server if it responded.
 #[must_use]
 pub fn describe(error: &kube::Error) -> String {
     match error {
+        kube::Error::Api(status) if status.code == 401 => NO_CREDENTIALS.to_owned(),
         kube::Error::Api(status) => status.message.clone(),
         kube::Error::Service(error) => {
             format!("cannot reach the API server: {}", chain(&**error))

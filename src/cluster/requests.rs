@@ -13,7 +13,7 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::error::describe;
+use super::error::{NO_CREDENTIALS, describe};
 
 /// The longest accepted `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -169,6 +169,7 @@ impl RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Api { code: StatusCode::UNAUTHORIZED, .. } => f.write_str(NO_CREDENTIALS),
             Self::Api { code, status, .. } => write!(f, "{code}: {}", status.message),
             Self::Transport(message) => f.write_str(message),
         }

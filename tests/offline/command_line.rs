@@ -1,6 +1,6 @@
 use std::process::Command;
 
-use crate::program;
+use crate::{commands, program};
 
 #[test]
 fn run_without_kubeconfig_suggests_what_to_set() {
@@ -83,43 +83,6 @@ fn prune_of_everything_needs_a_terminal_or_a_flag() {
     }
 }
 
-/// Returns what bash completes at the end of a line.
-fn completed_by_bash(line: &[&str]) -> String {
-    let script = r#"
-        source <("$PROGRAM" completions bash)
-        COMP_WORDS=(node-resource-advertiser "$@") COMP_CWORD=$#
-        function=$(complete -p node-resource-advertiser | sed 's/.*-F \([^ ]*\).*/\1/')
-        "$function" node-resource-advertiser "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-        echo "${COMPREPLY[@]}""#;
-    let output = std::process::Command::new("bash")
-        .args(["-eo", "pipefail", "-c", script, "bash"])
-        .args(line)
-        .env("PROGRAM", env!("CARGO_BIN_EXE_node-resource-advertiser"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{line:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-#[test]
-fn bash_completion_completes_commands_flags_and_values() {
-    assert_eq!(completed_by_bash(&["va"]), "validate");
-    assert_eq!(completed_by_bash(&["top", "-o", ""]), "wide json yaml name");
-    let help = String::from_utf8(program(&["help"]).stdout).unwrap();
-    let (_, help) = help.split_once("Commands:\n").unwrap();
-    let commands = help.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
-    let commands: Vec<_> = commands.collect();
-    let offered = completed_by_bash(&[""]);
-    for command in &commands {
-        assert!(offered.split(' ').any(|word| word == *command), "{command}: {offered}");
-        if *command != "help" {
-            let flags = completed_by_bash(&[command, "--"]);
-            assert!(flags.split(' ').any(|flag| flag == "--color"), "{command}: {flags}");
-        }
-    }
-    assert!(!offered.split(' ').any(|word| ["complete", "man"].contains(&word)), "hidden: {offered}");
-}
-
 #[test]
 fn kubectl_completes_no_command_that_a_plugin_rejects() {
     let offered = String::from_utf8(program(&["complete", "--", ""]).stdout).unwrap();
@@ -141,10 +104,7 @@ fn man_writes_a_page_for_each_command() {
     let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut files: Vec<_> = files.collect();
     files.sort();
-    let help = String::from_utf8(program(&["help"]).stdout).unwrap();
-    let (_, help) = help.split_once("Commands:\n").unwrap();
-    let commands = help.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
-    let pages = commands.filter(|&name| name != "help").map(|name| format!("node-resource-advertiser-{name}.1"));
+    let pages = commands().into_iter().map(|name| format!("node-resource-advertiser-{name}.1"));
     let mut expected: Vec<_> = pages.chain(["node-resource-advertiser.1".to_owned()]).collect();
     expected.sort();
     assert_eq!(files, expected);

@@ -14,6 +14,8 @@ mod certificates;
 mod chart;
 /// What the program says to wrong arguments and missing clusters.
 mod command_line;
+/// Completion scripts, run by their shells.
+mod completion;
 /// What the commands report where a cluster cannot be reached.
 mod connection;
 /// The CRD in `crds/`, and `crd`, which prints it.
@@ -65,4 +67,15 @@ fn program(args: &[&str]) -> Output {
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the commands that help lists, without `help` itself.
+fn commands() -> Vec<String> {
+    let help = String::from_utf8(program(&["help"]).stdout).unwrap();
+    let (groups, _) = help.split_once("\nOptions:\n").unwrap();
+    // A line that continues another is indented further.
+    let names = groups.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names: Vec<_> = names.filter(|name| !["", "help"].contains(name)).map(str::to_owned).collect();
+    assert!(names.len() > 10, "{help}");
+    names
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio::time::Instant;
 
-use super::screen::Screen;
-use crate::cli::args::ClusterArgs;
+use super::screen::{Printed, Screen};
+use crate::cli::args::ReadArgs;
 use crate::cli::diff::API_VERSION;
 use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::inventory::error::ReadError;
@@ -64,7 +64,7 @@ pub(in crate::cli) struct Shown {
     #[arg(short, long, value_enum)]
     output: Option<Output>,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    cluster: ReadArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -122,6 +122,16 @@ pub(in crate::cli) trait Answer: Serialize {
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Returns the answer for people: the table, and the sentences below it.
+    fn text(&self, is_wide: bool) -> String {
+        let (headings, rows) = self.table(is_wide);
+        let table = match rows.is_empty() {
+            true => String::new(),
+            false => table::render(&headings, &rows, has_colour(&std::io::stdout())),
+        };
+        self.remarks().into_iter().fold(table, |text, remark| text + &printable(&sentence(&remark)) + "\n")
+    }
 }
 
 /// The output for programs.
@@ -161,28 +171,61 @@ impl Common {
             let inventory = self.read_from(&client).await?;
             return self.print(&answer(&inventory)?, &inventory.gaps);
         }
-        let mut follower = Follower::start(&client, self.selector.clone()).await?;
+        let mut follower = self.follow(&client).await?;
+        let mut printer = self.printer();
+        loop {
+            let inventory = follower.inventory()?;
+            if !printer.show(&answer(&inventory)?, &inventory.gaps)? {
+                return Ok(());
+            }
+            next_change(&mut follower).await?;
+        }
+    }
+
+    /// Lists everything, and watches it from there.
+    pub(super) async fn follow(&self, client: &Client) -> Result<Follower, AnswerError> {
+        Ok(Follower::start(client, self.selector.clone()).await?)
+    }
+
+    /// Returns what prints answers one after another.
+    pub(super) fn printer(&self) -> Printer<'_> {
         let screen = match self.shown.output {
             None | Some(Output::Wide) => Screen::of_tables(),
             Some(Output::Json) => Screen::Stream(""),
             Some(Output::Yaml) => Screen::Stream("---\n"),
             Some(Output::Name) => Screen::Append,
         };
-        let mut shown = None;
-        loop {
-            let inventory = follower.inventory()?;
-            let next = (self.shown.render(&answer(&inventory)?, &inventory.gaps)?, inventory.gaps);
-            if shown.as_ref() != Some(&next) && !screen.show(shown.as_ref(), &next).map_err(|error| failed(&error))? {
-                return Ok(());
-            }
-            shown = Some(next);
-            follower.change(Instant::now() + INTERVAL).await?;
-        }
+        Printer { format: &self.shown, screen, last: None }
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.
     pub(super) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
         self.shown.print(answer, gaps)
+    }
+}
+
+/// Waits for a change of the cluster, and as long as answers are apart.
+pub(super) async fn next_change(follower: &mut Follower) -> Result<(), AnswerError> {
+    Ok(follower.change(Instant::now() + INTERVAL).await?)
+}
+
+/// Prints answers to one question, each that differs from the one before.
+pub(super) struct Printer<'f> {
+    format: &'f Shown,
+    screen: Screen,
+    last: Option<Printed>,
+}
+
+impl Printer<'_> {
+    /// Prints an answer. Returns whether more can be printed.
+    pub(super) fn show<A: Answer>(&mut self, answer: &A, gaps: &[String]) -> Result<bool, AnswerError> {
+        let next = (self.format.render(answer, gaps)?, gaps.to_vec());
+        let is_open = match self.last.as_ref() == Some(&next) {
+            true => true,
+            false => self.screen.show(self.last.as_ref(), &next).map_err(|error| failed(&error))?,
+        };
+        self.last = Some(next);
+        Ok(is_open)
     }
 }
 
@@ -204,17 +247,7 @@ impl Shown {
             Some(Output::Json) => serde_json::to_string_pretty(&document).map_err(|error| failed(&error))? + "\n",
             Some(Output::Yaml) => serde_saphyr::to_string(&document).map_err(|error| failed(&error))?,
             Some(Output::Name) => answer.names().into_iter().map(|name| name + "\n").collect(),
-            None | Some(Output::Wide) => {
-                let (headings, rows) = answer.table(self.output.is_some());
-                let table = match rows.is_empty() {
-                    true => String::new(),
-                    false => table::render(&headings, &rows, has_colour(&std::io::stdout())),
-                };
-                answer.remarks().into_iter().fold(table, |text, remark| {
-                    let end = if remark.ends_with(['.', '?']) { "" } else { "." };
-                    text + &printable(&remark) + end + "\n"
-                })
-            }
+            None | Some(Output::Wide) => answer.text(self.output.is_some()),
         })
     }
 }
@@ -227,6 +260,12 @@ pub(super) fn names_kind(word: &str, kind: &str, short: &str) -> bool {
 /// Returns the name in TYPE/NAME, as kubectl takes it and `-o name` prints it, or all of it.
 pub(super) fn strip_kind<'n>(name: &'n str, kind: &str, short: &str) -> &'n str {
     name.split_once('/').filter(|(word, _)| names_kind(word, kind, short)).map_or(name, |(_, name)| name)
+}
+
+/// Returns a sentence with what ends it.
+pub(super) fn sentence(text: &str) -> String {
+    let end = if text.ends_with(['.', '?']) { "" } else { "." };
+    format!("{text}{end}")
 }
 
 fn failed(error: &dyn std::error::Error) -> AnswerError {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Shown};
 use crate::cli::age::age;
-use crate::cli::settings::parse_duration;
+use crate::cli::duration::parse_duration;
 use crate::cli::table::{Cell, Row};
 use crate::cli::timeline::entry::{Entry, Source, When, seconds};
 use crate::cli::timeline::read::{self, Material};
@@ -27,6 +27,10 @@ const NAMED: usize = 9;
 /// last write to anything that it owns, and what was overwritten leaves no other trace. The log of the controller has
 /// every change that it made.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # Who changed node-1 within the last half hour
+  node-resource-advertiser history node-1 --since 30m")]
 pub(in crate::cli) struct Args {
     /// Name of the node
     name: String,
