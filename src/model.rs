@@ -4,6 +4,7 @@
 //! No I/O and no clock.
 
 pub mod api;
+pub mod compute;
 pub mod count;
 pub mod label;
 pub mod ledger;

@@ -241,7 +241,7 @@ mod tests {
         let found = candidates(Cli::command(), words(&["wh"]));
         let [(value, Some(help))] = found.as_slice() else { panic!("{found:?}") };
         assert_eq!(value, "why");
-        assert!(help.starts_with("Show why a pod is Pending"), "{help}");
+        assert!(help.starts_with("Show why pods are Pending"), "{help}");
         let all = candidates(Cli::command(), words(&[""]));
         assert!(all.iter().any(|(value, _)| value == "doctor"), "{all:?}");
         assert!(all.iter().all(|(value, _)| value != "complete" && value != "man"), "hidden: {all:?}");

@@ -19,12 +19,14 @@ pub(super) mod share;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod why;
+pub(super) mod workloads;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::diff::order::NodeName;
 use super::diff::rules::Rules;
+use crate::model::compute::Compute;
 use crate::model::node::object::{NodeObject, Readiness};
 use crate::model::node::{Interner, Node};
 use crate::model::pod::NodeRequests;
@@ -43,6 +45,8 @@ pub(super) struct Inventory {
     pub(super) is_part: bool,
     /// The unfinished pods with requests, by namespace and name; `None` if pods cannot be listed.
     pub(super) pods: Option<Vec<Arc<PodEntry>>>,
+    /// What unfinished pods request of the cpu and memory of each node; `None` if that has not been counted.
+    pub(super) compute: Option<HashMap<NodeName, Compute>>,
     /// The rules of the cluster; `None` if rules cannot be listed.
     pub(super) rules: Option<Rules>,
     /// The DeviceClass that maps a resource, by resource; `None` if DeviceClasses cannot be listed.
@@ -56,13 +60,15 @@ pub(super) struct Inventory {
 pub(super) struct NodeEntry {
     pub(super) node: Node,
     pub(super) readiness: Readiness,
+    /// The allocatable cpu and memory.
+    pub(super) compute: Compute,
 }
 
 impl NodeEntry {
     /// Reduces a node to what an inventory keeps.
     pub(super) fn new(object: NodeObject, interner: &mut Interner) -> Self {
-        let NodeObject { node, readiness, .. } = object;
-        Self { node: Node::new(node, interner), readiness }
+        let NodeObject { node, readiness, compute, .. } = object;
+        Self { node: Node::new(node, interner), readiness, compute }
     }
 }
 

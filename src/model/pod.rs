@@ -1,6 +1,7 @@
 //! The requests of Pods for a node's extended resources, counted like the scheduler does.
 
 mod amounts;
+mod compute;
 pub mod object;
 pub mod pod_use;
 mod status;
@@ -36,6 +37,8 @@ struct PodSpec {
     containers: Vec<Container>,
     init_containers: Vec<Container>,
     overhead: Amounts,
+    /// Of the pod as a whole, instead of its containers'.
+    resources: Option<Resources>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -71,6 +74,8 @@ impl<'de> Deserialize<'de> for Resources {
         let classes = limits.classes.into_iter().filter(|class| !requests.classes.contains(class));
         let classes: Vec<_> = classes.collect();
         requests.classes.extend(classes);
+        requests.cpu = requests.cpu.or(limits.cpu);
+        requests.memory = requests.memory.or(limits.memory);
         Ok(Self { requests })
     }
 }

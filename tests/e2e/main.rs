@@ -55,6 +55,7 @@ mod standby;
 mod status;
 mod validate;
 mod versions;
+mod waiting_pods;
 
 mod support;
 mod ten_questions;

@@ -27,6 +27,37 @@ fn amounts(rng: &mut Rng, most: u8) -> Value {
     amounts
 }
 
+/// Returns a container with requests or limits of what is extended, and of cpu and memory.
+fn container(rng: &mut Rng, most: u8) -> Value {
+    let mut requests = amounts(rng, most);
+    if rng.bool() {
+        requests["cpu"] = json!(pick(rng, &["0", "250m", "1", "1500m", "1u"]));
+    }
+    if rng.bool() {
+        requests["memory"] = json!(pick(rng, &["0", "512Mi", "1G", "3Gi", "1500m"]));
+    }
+    json!({"name": "a", "resources": {"requests": requests}})
+}
+
+/// Adds init containers, sidecars, an overhead and requests of the whole pod to a pod.
+fn complicate(rng: &mut Rng, spec: &mut Value) {
+    let init = |rng: &mut Rng| {
+        let mut init = container(rng, 1);
+        if rng.bool() {
+            init["restartPolicy"] = json!("Always");
+        }
+        init
+    };
+    spec["initContainers"] = (0..rng.usize(..4).saturating_sub(1)).map(|_| init(rng)).collect();
+    if rng.u8(..4) == 0 {
+        spec["overhead"] = json!({"cpu": "100m", "memory": "100Mi"});
+    }
+    if rng.u8(..4) == 0 {
+        spec["resources"] =
+            json!({"requests": {"cpu": pick(rng, &["500m", "3"]), "memory": pick(rng, &["1Gi", "5Gi"])}});
+    }
+}
+
 fn node(rng: &mut Rng, number: usize) -> Value {
     let mut labels = json!({});
     for key in KEYS {
@@ -44,6 +75,8 @@ fn node(rng: &mut Rng, number: usize) -> Value {
     let taints: Vec<_> = (0..rng.usize(..4).saturating_sub(2)).map(|_| taint(rng)).collect();
     let mut amounts = amounts(rng, 5);
     amounts["pods"] = json!("110");
+    amounts["cpu"] = json!(pick(rng, &["1", "2500m", "4"]));
+    amounts["memory"] = json!(pick(rng, &["1Gi", "4096Mi", "8G"]));
     json!({
         "metadata": {"name": format!("node-{number}"), "labels": labels},
         "spec": {"unschedulable": rng.u8(..8) == 0, "taints": taints},
@@ -93,8 +126,8 @@ fn toleration(rng: &mut Rng) -> Value {
 }
 
 fn pod(rng: &mut Rng) -> Value {
-    let containers = json!([{"name": "a", "resources": {"requests": amounts(rng, 4)}}]);
-    let mut spec = json!({"containers": containers});
+    let mut spec = json!({"containers": [container(rng, 4)]});
+    complicate(rng, &mut spec);
     if rng.u8(..3) == 0 {
         spec["nodeSelector"][pick(rng, KEYS)] = json!(pick(rng, VALUES));
     }
@@ -110,10 +143,11 @@ fn pod(rng: &mut Rng) -> Value {
 fn world(rng: &mut Rng) -> Value {
     let nodes: Vec<_> = (1..=rng.usize(1..=6)).map(|number| node(rng, number)).collect();
     let user = |rng: &mut Rng, number: usize| {
-        let containers = json!([{"name": "a", "resources": {"requests": amounts(rng, 2)}}]);
+        let mut spec = json!({"nodeName": name(rng), "containers": [container(rng, 2)]});
+        complicate(rng, &mut spec);
         json!({
             "metadata": {"namespace": "default", "name": format!("user-{number}"), "uid": number.to_string()},
-            "spec": {"nodeName": name(rng), "containers": containers}, "status": {"phase": "Running"},
+            "spec": spec, "status": {"phase": "Running"},
         })
     };
     let pods: Vec<_> = (0..rng.usize(..8)).map(|number| user(rng, number)).collect();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
 use super::survey::Filter;
 use super::{Output, render};
-use crate::cli::diff::rules::ClusterRule;
+use crate::cli::diff::rules::{ClusterRule, Standing};
 use crate::manifest::{Files, Limits, read_text};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::model::ledger;
@@ -52,7 +52,13 @@ fn snapshot(nodes: &[Value], rules: &[Value]) -> Snapshot {
     let rules = rules.iter().map(|object| {
         let object: NodeExtendedResource = serde_json::from_value(object.clone()).unwrap();
         let name: Arc<str> = object.metadata.name.as_deref().unwrap().into();
-        ClusterRule { name, created: None, rule: Rule::new(&object), contested: Vec::new() }
+        ClusterRule {
+            name,
+            created: None,
+            rule: Rule::new(&object),
+            contested: Vec::new(),
+            standing: Standing::default(),
+        }
     });
     Snapshot { nodes, rules: Rules::new(rules.collect()), ..Snapshot::default() }
 }

@@ -4,7 +4,7 @@ use kube::Client;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, names_kind};
-use super::view::{ResourceView, ShareView, state};
+use super::view::{ResourceView, ShareView, explain_marks, state};
 use crate::cli::inventory::placement::Placement;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::Use;
@@ -19,22 +19,19 @@ pub(super) const NO_REQUESTS: &str =
 ///
 /// For a pod without a node, `why` explains more.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # What a pod requests, and who else does on its node
+  node-resource-advertiser pod train-1 -n team-a")]
 pub(in crate::cli) struct Args {
-    #[command(flatten)]
-    pod: PodName,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// Names a pod.
-#[derive(Debug, clap::Args)]
-pub(super) struct PodName {
     /// Name of the pod, pod/NAME, or NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
     /// Namespace of the pod [default: the kubeconfig's]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,33 +74,61 @@ pub(super) struct Subject {
     pub(super) inventory: Inventory,
 }
 
-impl PodName {
+impl Subject {
     /// Reads the pod and everything else, at about one moment.
-    pub(super) async fn read(&self, common: &Common, client: &Client) -> Result<Subject, AnswerError> {
+    pub(super) async fn read(common: &Common, client: &Client, place: &Place) -> Result<Self, AnswerError> {
         // First, so that a wrong name costs one request.
-        let (before, placement) = self.get(client).await?;
+        let before = place.get(client).await?;
         let inventory = common.read_around_pod(client).await?;
+        Self::of(before, inventory, client).await
+    }
+
+    /// Returns the pod as the inventory has it, which is read later.
+    pub(super) async fn of(
+        (before, placement): (PodEntry, Placement),
+        inventory: Inventory,
+        client: &Client,
+    ) -> Result<Self, AnswerError> {
         let listed = inventory.pods().find(|pod| (&pod.namespace, &pod.name) == (&before.namespace, &before.name));
         let pod = match listed {
             Some(listed) => listed.clone(),
             // It has ended since, or is deleted.
-            None if before.counts() && inventory.pods.is_some() => self.get(client).await?.0,
+            None if before.counts() && inventory.pods.is_some() => {
+                let [namespace, name] = [&before.namespace, &before.name].map(ToString::to_string);
+                Place { namespace, name }.get(client).await?.0
+            }
             None => before,
         };
-        Ok(Subject { pod, placement, inventory })
+        Ok(Self { pod, placement, inventory })
+    }
+}
+
+/// Where a pod is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl Place {
+    /// Returns the place that a word names: `NAME`, `pod/NAME` or `NAMESPACE/NAME`, which has to be in the namespace of `-n`.
+    pub(super) fn named(word: &str, namespace: Option<&str>, default: &str) -> Result<Self, AnswerError> {
+        let default = namespace.unwrap_or(default);
+        let (own, name) = match word.split_once('/') {
+            // As `-o name` of kubectl prints it.
+            Some((kind, name)) if names_kind(kind, "pod", "po") => (default, name),
+            Some((namespace, name)) => (namespace, name),
+            None => (default, word),
+        };
+        if namespace.is_some_and(|given| given != own) {
+            return Err(AnswerError::NotFound(format!("{word} is not in the namespace of -n")));
+        }
+        Ok(Self { namespace: own.to_owned(), name: name.to_owned() })
     }
 
-    async fn get(&self, client: &Client) -> Result<(PodEntry, Placement), AnswerError> {
-        let default = || self.namespace.as_deref().unwrap_or(client.default_namespace());
-        let (namespace, name) = match self.pod.split_once('/') {
-            // As `-o name` of kubectl prints it.
-            Some((kind, name)) if names_kind(kind, "pod", "po") => (default(), name),
-            Some((namespace, name)) => (namespace, name),
-            None => (default(), &*self.pod),
-        };
-        if self.namespace.as_ref().is_some_and(|given| given != namespace) {
-            return Err(AnswerError::NotFound(format!("{} is not in the namespace of -n", self.pod)));
-        }
+    /// Reads the pod, and where it may be.
+    pub(super) async fn get(&self, client: &Client) -> Result<(PodEntry, Placement), AnswerError> {
+        let Self { namespace, name } = self;
         let pod = read::pod(client, namespace, name).await?;
         pod.ok_or_else(|| {
             AnswerError::NotFound(format!("there is no pod {name} in the namespace {namespace} (-n selects another)"))
@@ -113,7 +138,8 @@ impl PodName {
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
     let client = args.common.connect().await?;
-    let Subject { pod, inventory, .. } = args.pod.read(&args.common, &client).await?;
+    let place = Place::named(&args.pod, args.namespace.as_deref(), client.default_namespace())?;
+    let Subject { pod, inventory, .. } = Subject::read(&args.common, &client, &place).await?;
     args.common.print(&answer(&inventory, &pod), &inventory.gaps)
 }
 
@@ -173,6 +199,7 @@ impl Answer for PodAnswer {
         let message = self.message.as_ref().map(|message| format!("The scheduler says: {message}"));
         let failure = self.failure.as_ref().map(|failure| format!("Its status says: {failure}"));
         let classes = self.device_classes.iter().map(|class| format!("It also requests DeviceClass {class} from DRA"));
-        none.into_iter().chain(message).chain(failure).chain(classes).collect()
+        let marks = explain_marks(self.resources.iter().map(|resource| &resource.resource.owners));
+        none.into_iter().chain(message).chain(failure).chain(classes).chain(marks).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! What several answers show: resources, their part on a node, and pods.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
@@ -8,11 +10,14 @@ use crate::cli::inventory::Inventory;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::share::{Request, Share, Use, sum};
 use crate::cli::table::{Cell, Row};
-use crate::model::count::few;
+use crate::model::count::{few, plural};
 use crate::model::quantity::Quantity;
 
 /// How many rules a table names.
 const NAMED_RULES: usize = 2;
+
+/// How many marks are explained.
+const MARKS: usize = 5;
 
 /// One resource in the whole cluster, or on the selected nodes.
 #[derive(Debug, Serialize)]
@@ -63,6 +68,9 @@ pub(super) struct Owners {
     /// The rules that declare it; absent if rules cannot be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rules: Option<Vec<String>>,
+    /// Why the values of a rule may differ from what it declares, by rule.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) attention: BTreeMap<String, String>,
     /// The DeviceClass that maps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) device_class: Option<String>,
@@ -164,7 +172,12 @@ impl ResourceView {
 impl Owners {
     pub(super) fn new(inventory: &Inventory, of_resource: &Use<'_>) -> Self {
         let names = || of_resource.rules.iter().map(ToString::to_string).collect();
+        let attention = of_resource.rules.iter().filter_map(|name| {
+            let why = inventory.rules.as_ref()?.attention(name)?;
+            Some((name.to_string(), why))
+        });
         Self {
+            attention: attention.collect(),
             rules: inventory.rules.is_some().then(names),
             device_class: of_resource.class.map(str::to_owned),
             managers: of_resource.other_managers().into_iter().map(str::to_owned).collect(),
@@ -176,12 +189,28 @@ impl Owners {
         let rules = match self.rules.as_deref() {
             None => UNKNOWN.to_owned(),
             Some([]) => "<none>".to_owned(),
-            Some(names) => few(names, if is_wide { names.len() } else { NAMED_RULES }, ", "),
+            Some(names) => {
+                let mark = |name: &String| if self.attention.contains_key(name) { "!" } else { "" };
+                let marked: Vec<_> = names.iter().map(|name| format!("{name}{}", mark(name))).collect();
+                few(&marked, if is_wide { names.len() } else { NAMED_RULES }, ", ")
+            }
         };
         let class = self.device_class.iter().map(|class| format!("DeviceClass {class}"));
         let others: Vec<_> = class.chain(self.managers.iter().cloned()).collect();
         if others.is_empty() { rules } else { format!("{rules} ({})", others.join(", ")) }
     }
+}
+
+/// Returns what the marks of rules mean.
+pub(super) fn explain_marks<'o>(owners: impl IntoIterator<Item = &'o Owners>) -> Vec<String> {
+    let marked = owners.into_iter().flat_map(|owners| {
+        let shown = |name: &&String| owners.rules.iter().flatten().any(|rule| rule == *name);
+        owners.attention.iter().filter(move |(name, _)| shown(name))
+    });
+    let all: BTreeSet<_> = marked.map(|(name, why)| format!("! rule {name} is {why}")).collect();
+    let more = all.len().saturating_sub(MARKS);
+    let more = (more > 0).then(|| format!("… and {} more: kubectl get ner", plural(more, "rule", "rules")));
+    all.into_iter().take(MARKS).chain(more).collect()
 }
 
 impl ShareView {

@@ -7,7 +7,7 @@ use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
 
-use super::rules::{ClusterRule, ClusterRules};
+use super::rules::{ClusterRule, ClusterRules, Standing};
 use super::{NotPlanned, Preview};
 use crate::cluster::error::describe;
 use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
@@ -64,14 +64,21 @@ pub async fn rules(client: &Client) -> Result<Option<ClusterRules>, ClusterError
 pub(in crate::cli) fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
     let name: Arc<str> = object.name_any().into();
     let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
+    let generation = object.meta().generation;
     let (rule, status) = match object.0 {
         Ok(object) => (Rule::new(&object), object.status),
         Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None),
     };
+    let counts = status.as_ref().and_then(|status| status.nodes.as_ref());
+    let observed = status.as_ref().and_then(|status| status.observed_generation);
+    let standing = Standing {
+        is_stale: observed != generation,
+        conflicted: counts.map(|counts| counts.conflicted).unwrap_or_default(),
+    };
     let problems = status.into_iter().flat_map(|status| status.problems);
     let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
     let contested = contested.map(|problem| problem.node.into()).collect();
-    ClusterRule { name, created, rule, contested }
+    ClusterRule { name, created, rule, contested, standing }
 }
 
 /// Lists and plans the nodes, with their pods if a value must be lowered. `progress` receives the number of planned

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use crate::model::count::plural;
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use crate::planner::input::{Contest, Contested, Lost};
@@ -23,6 +24,17 @@ pub struct ClusterRule {
     pub rule: Result<Rule, InvalidRule>,
     /// The nodes on which its resource is contested, according to its status.
     pub contested: Vec<Arc<str>>,
+    /// What else its status says.
+    pub standing: Standing,
+}
+
+/// What the status of a rule says about it as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether the status describes another version of the rule than the last.
+    pub is_stale: bool,
+    /// On how many nodes another field manager has set the value.
+    pub conflicted: i64,
 }
 
 /// The rules of a cluster.
@@ -71,6 +83,8 @@ pub struct Rules {
     by_name: BTreeMap<Arc<str>, Arc<Rule>>,
     /// The contested resources by node.
     contested: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// What the status of rules says, by name.
+    standings: BTreeMap<Arc<str>, Standing>,
     notes: Vec<Note>,
 }
 
@@ -96,8 +110,8 @@ impl Rules {
         }
         let names: BTreeSet<_> = files.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let mut contested = HashMap::<_, BTreeSet<Arc<str>>>::new();
-        let mut frozen = BTreeMap::new();
-        for ClusterRule { name, rule, contested: nodes, .. } in present {
+        let (mut frozen, mut standings) = (BTreeMap::new(), BTreeMap::new());
+        for ClusterRule { name, rule, contested: nodes, standing, .. } in present {
             if let Ok(rule) = &rule {
                 for node in nodes {
                     contested.entry(node).or_default().insert(rule.resource.as_str().into());
@@ -106,12 +120,13 @@ impl Rules {
             if prune || names.contains(&name) {
                 continue;
             }
+            standings.insert(Arc::clone(&name), standing);
             match rule {
                 Ok(rule) => files.push(rule),
                 Err(invalid) => drop(frozen.insert(name, invalid)),
             }
         }
-        let mut rules = Self { contested, ..Self::new(files, frozen) };
+        let mut rules = Self { contested, standings, ..Self::new(files, frozen) };
         let notes = deleting.into_iter().map(|(name, waits_for)| {
             let and_file = if in_files.contains(&name) { ", and its file has no effect until it is gone" } else { "" };
             let message =
@@ -134,6 +149,7 @@ impl Rules {
             set: RuleSet::new(rules.iter().cloned(), frozen.into_keys().map(|name| (name, None))),
             by_name: rules.into_iter().map(|rule| (Arc::clone(&rule.name), rule)).collect(),
             contested: HashMap::new(),
+            standings: BTreeMap::new(),
         }
     }
 
@@ -147,6 +163,19 @@ impl Rules {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Rule> {
         self.by_name.get(name).map(|rule| &**rule)
+    }
+
+    /// Returns why the values of a rule may differ from what it declares, if its status or a pause says so.
+    #[must_use]
+    pub fn attention(&self, name: &str) -> Option<String> {
+        let Standing { is_stale, conflicted } = self.standings.get(name).copied().unwrap_or_default();
+        let paused = self.get(name).is_some_and(|rule| rule.paused);
+        let paused = paused.then(|| "paused".to_owned());
+        let conflicts = usize::try_from(conflicted).ok().filter(|count| *count > 0);
+        let conflicts = conflicts.map(|count| format!("in conflict on {}", plural(count, "node", "nodes")));
+        let stale = is_stale.then(|| "newer than its status, which no controller has written since".to_owned());
+        let all: Vec<_> = paused.into_iter().chain(conflicts).chain(stale).collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 
     /// Returns every valid rule, by name.

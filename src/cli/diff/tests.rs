@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::amounts::Amounts;
-use super::rules::{ClusterRule, ClusterRules};
+use super::rules::{ClusterRule, ClusterRules, Standing};
 use super::*;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner};
@@ -34,6 +34,7 @@ fn present(name: &str, created: &str, spec: Value) -> ClusterRule {
         created: Some(created.parse().unwrap()),
         rule: Ok(Rule { created: Some(created.parse().unwrap()), ..rule(name, spec) }),
         contested: Vec::new(),
+        standing: Standing::default(),
     }
 }
 

@@ -15,6 +15,8 @@ pub(in crate::cli) enum ReadError {
     Selector(String),
     #[error("cannot get the pod {pod}: {why}")]
     Pod { pod: String, why: String },
+    #[error("cannot get {workload}: {why}")]
+    Workload { workload: String, why: String },
     #[error("cannot list {kind}: {why}")]
     List { kind: &'static str, why: String },
     #[error(transparent)]

@@ -101,6 +101,8 @@ impl Follower {
         let unserved = self.rules.state == State::Unserved;
         let lists = Lists {
             nodes: self.nodes.listed().map(|()| self.nodes.current.clone()),
+            // Only pods that request extended resources are kept.
+            compute: None,
             pods: self.pods.listed().map(|()| self.pods.current.values().cloned().collect()),
             classes: self.classes.listed().map(|()| self.classes.current.values().cloned().collect()),
             rules: self.rules.listed().map(|()| (!unserved).then(|| self.rules.current.values().cloned().collect())),

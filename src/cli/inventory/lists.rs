@@ -1,6 +1,6 @@
 //! The lists that an inventory is made of, each of which may be refused on its own. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::device_classes::{DeviceClass, by_resource};
@@ -9,6 +9,7 @@ use super::pods::PodEntry;
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::{ClusterRule, Rules};
+use crate::model::compute::Compute;
 
 /// Why a list is refused, in the API server's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(super) struct Refusal(pub(super) String);
 pub(super) struct Lists {
     /// The selected nodes.
     pub(super) nodes: Result<BTreeMap<NodeName, Arc<NodeEntry>>, Refusal>,
+    /// What pods request of the cpu and memory of each node, if that has been counted.
+    pub(super) compute: Option<HashMap<NodeName, Compute>>,
     /// The pods that count, by namespace and name.
     pub(super) pods: Result<Vec<Arc<PodEntry>>, Refusal>,
     pub(super) classes: Result<Vec<DeviceClass>, Refusal>,
@@ -45,6 +48,9 @@ impl Lists {
     /// Returns what is known, and what is not.
     pub(super) fn around_pod(self, is_part: bool) -> Inventory {
         let mut gaps = Vec::new();
+        if is_part && self.nodes.as_ref().is_ok_and(BTreeMap::is_empty) {
+            gaps.push("no node has the labels that -l selects".to_owned());
+        }
         let mut granted = |kind: &str, lack: &str, refusal: &Refusal| {
             gaps.push(format!("you have no right to list {kind}: {lack} (the server says: {})", refusal.0));
         };
@@ -69,7 +75,7 @@ impl Lists {
         let rules = self.rules.ok().map(|rules| Rules::from_cluster(rules.unwrap_or_default(), Vec::new(), false));
         gaps.extend(rules.iter().flat_map(Rules::notes).map(|note| note.message.clone()));
         let (nodes, pods, classes) = (self.nodes.ok(), self.pods.ok(), self.classes.ok().map(by_resource));
-        Inventory { nodes, is_part, pods, rules, classes, gaps }
+        Inventory { nodes, is_part, pods, compute: self.compute, rules, classes, gaps }
     }
 }
 
@@ -83,13 +89,15 @@ mod tests {
         let lists = |nodes: bool, pods: bool| Lists {
             nodes: if nodes { Ok(BTreeMap::new()) } else { Err(refused()) },
             pods: if pods { Ok(Vec::new()) } else { Err(refused()) },
+            compute: None,
             classes: Err(refused()),
             rules: Err(refused()),
         };
         let inventory = lists(true, false).inventory(true).unwrap();
         assert!(inventory.pods.is_none() && inventory.rules.is_none() && inventory.classes.is_none());
-        assert_eq!(inventory.gaps.len(), 3, "{:?}", inventory.gaps);
-        assert!(inventory.gaps.iter().all(|gap| gap.ends_with("(the server says: 403 Forbidden: no)")));
+        assert_eq!(inventory.gaps.len(), 4, "{:?}", inventory.gaps);
+        assert_eq!(inventory.gaps[0], "no node has the labels that -l selects");
+        assert!(inventory.gaps[1..].iter().all(|gap| gap.ends_with("(the server says: 403 Forbidden: no)")));
         assert!(matches!(lists(false, true).inventory(true), Err(ReadError::Selector(_))));
         assert!(matches!(lists(false, false).inventory(false), Err(ReadError::Nothing(_))));
         assert_eq!(lists(false, false).around_pod(false).gaps.len(), 4, "of a pod, its own requests are known");

@@ -20,7 +20,7 @@ pub(in crate::cli) const HOSTNAME: &str = "kubernetes.io/hostname";
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Where a pod may be, and who decides it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::cli) struct Placement {
     /// `spec.nodeSelector`.
     labels: BTreeMap<String, String>,
@@ -75,7 +75,7 @@ impl Placement {
 
     /// Returns what keeps the pod off a node, the first that the scheduler meets.
     pub(in crate::cli) fn obstacle(&self, entry: &NodeEntry) -> Option<Obstacle> {
-        let NodeEntry { node, readiness } = entry;
+        let NodeEntry { node, readiness, .. } = entry;
         if readiness.is_cordoned && !self.tolerates(&UNSCHEDULABLE) {
             return Some(Obstacle::Cordoned);
         }

@@ -1,10 +1,11 @@
 //! The pods that request extended resources.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use crate::cli::diff::order::NodeName;
+use crate::model::compute::Compute;
 use crate::model::pod::Requests;
 use crate::model::pod::object::PodObject;
 use crate::model::quantity::Quantity;
@@ -32,6 +33,8 @@ pub(in crate::cli) struct PodEntry {
     pub(in crate::cli) requests: Box<[(Arc<str>, Quantity)]>,
     /// What it has from a ResourceClaim, by resource.
     pub(in crate::cli) claimed: Box<[(Arc<str>, Quantity)]>,
+    /// The cpu and memory that it requests.
+    pub(in crate::cli) compute: Compute,
     /// Whether something of it has run.
     pub(in crate::cli) has_started: bool,
 }
@@ -74,6 +77,8 @@ impl fmt::Display for PodEntry {
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Pods {
     entries: Vec<Arc<PodEntry>>,
+    /// What unfinished pods request of the cpu and memory of each node.
+    compute: HashMap<NodeName, Compute>,
     /// Names of nodes and resources, phases and messages, each kept once.
     strings: HashSet<Arc<str>>,
 }
@@ -82,6 +87,9 @@ impl Pods {
     /// Adds a pod, unless it has finished or requests no extended resource.
     pub(in crate::cli) fn add(&mut self, object: PodObject) {
         let entry = self.entry(object);
+        if let (Some(node), false) = (&entry.node, entry.is_finished()) {
+            *self.compute.entry(node.clone()).or_default() += entry.compute;
+        }
         if entry.counts() {
             self.entries.push(Arc::new(entry));
         }
@@ -112,6 +120,7 @@ impl Pods {
             device_classes: pod.device_classes().map(Into::into).collect(),
             requests: requests.into(),
             claimed: from_claims.into(),
+            compute: pod.compute(),
             has_started: pod.has_started(),
         }
     }
@@ -119,11 +128,17 @@ impl Pods {
     /// Drops all pods.
     pub(in crate::cli) fn clear(&mut self) {
         self.entries.clear();
+        self.compute.clear();
     }
 
     /// Drops strings that no pod has anymore.
     pub(in crate::cli) fn forget_unused(&mut self) {
         self.strings.retain(|text| Arc::strong_count(text) > 1);
+    }
+
+    /// Returns what the pods request of the cpu and memory of each node.
+    pub(in crate::cli) fn take_compute(&mut self) -> HashMap<NodeName, Compute> {
+        std::mem::take(&mut self.compute)
     }
 
     /// Returns the pods by namespace and name.

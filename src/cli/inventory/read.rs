@@ -1,13 +1,13 @@
 //! Reads an inventory from a cluster: four lists at once, each of which may fail on its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::api::{GetParams, ListParams};
-use kube::core::Request;
+use kube::core::{Request, Selector};
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -25,6 +25,7 @@ use crate::cluster::error::describe;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::{RequestError, Requests};
+use crate::model::compute::Compute;
 use crate::model::label;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
@@ -32,6 +33,8 @@ use crate::model::pod::object::PodObject;
 
 /// Longer than any page takes on a server that responds at all.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The pods that wait for a node.
+const WAITING: &str = "spec.nodeName=,status.phase=Pending";
 
 /// Reads the nodes with these labels, and everything else.
 pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
@@ -43,8 +46,13 @@ pub(in crate::cli) async fn around_pod(client: &Client, labels: &LabelFilter) ->
     Ok(lists(client, labels).await?.around_pod(!labels.is_empty()))
 }
 
+/// Returns what sends the requests of a read.
+pub(super) fn requests(client: &Client) -> Requests {
+    Requests::new(client.clone(), TIMEOUT)
+}
+
 async fn lists(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError> {
-    let requests = Requests::new(client.clone(), TIMEOUT);
+    let requests = requests(client);
     let (nodes, pods, classes, rules) =
         tokio::join!(nodes(&requests, labels), pods(&requests), classes(&requests), cluster::rules(client));
     let classes = match classes {
@@ -56,12 +64,12 @@ async fn lists(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError
         Err(ClusterError::Rules(error)) if is_forbidden(&error) => Err(Refusal(describe(&error))),
         rules => Ok(rules?.map(|rules| rules.present)),
     };
-    Ok(Lists {
-        nodes: granted("nodes", nodes)?,
-        pods: granted("pods", pods)?,
-        classes: granted("deviceclasses", classes)?,
-        rules,
-    })
+    let pods = granted("pods", pods)?.map(|(pods, compute)| (pods, Some(compute)));
+    let (pods, compute) = match pods {
+        Ok((pods, compute)) => (Ok(pods), compute),
+        Err(refusal) => (Err(refusal), None),
+    };
+    Ok(Lists { nodes: granted("nodes", nodes)?, compute, pods, classes: granted("deviceclasses", classes)?, rules })
 }
 
 /// Reads one pod, whatever it requests, and where it may be; `None` if there is no such pod.
@@ -73,7 +81,7 @@ pub(in crate::cli) async fn pod(
     if !label::is_dns_subdomain(name) || !label::is_dns_subdomain(namespace) {
         return Ok(None);
     }
-    let requests = Requests::new(client.clone(), TIMEOUT);
+    let requests = requests(client);
     let request = Request::new(K8sPod::url_path(&(), Some(namespace))).get(name, &GetParams::default());
     let failed = |why: String| ReadError::Pod { pod: format!("{namespace}/{name}"), why };
     match requests.send::<Value>(request).await {
@@ -81,6 +89,21 @@ pub(in crate::cli) async fn pod(
         Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(None),
         Err(error) => Err(failed(error.to_string())),
     }
+}
+
+/// Reads the pods without a node, of one namespace or of all, whatever they request. `labels` selects some of them.
+pub(in crate::cli) async fn waiting_pods(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: &Selector,
+) -> Result<Vec<(PodEntry, Placement)>, ReadError> {
+    let path = Request::new(K8sPod::url_path(&(), namespace));
+    let page = ListParams::default().fields(WAITING).labels_from(labels).limit(PAGE_SIZE);
+    let requests = requests(client);
+    let pods = paging::collect_at(&requests, &path, page, |object: Value| placed(object).ok()).await;
+    let mut pods = pods.map_err(|error| ReadError::List { kind: "pods", why: error.to_string() })?;
+    pods.sort_by(|(one, _), (other, _)| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+    Ok(pods)
 }
 
 /// Reads a pod, and where it may be.
@@ -91,7 +114,7 @@ pub(in crate::cli) fn placed(object: Value) -> serde_json::Result<(PodEntry, Pla
 
 /// Reads the names of the resources that nodes have or rules declare, as far as they can be listed.
 pub(in crate::cli) async fn resource_names(client: &Client) -> BTreeSet<String> {
-    let requests = Requests::new(client.clone(), TIMEOUT);
+    let requests = requests(client);
     let labels = LabelFilter::default();
     let (nodes, rules) = tokio::join!(nodes(&requests, &labels), cluster::rules(client));
     let (nodes, rules) = (nodes.unwrap_or_default(), rules.unwrap_or_default().unwrap_or_default());
@@ -132,7 +155,8 @@ async fn nodes(requests: &Requests, labels: &LabelFilter) -> Result<BTreeMap<Nod
     Ok(nodes)
 }
 
-async fn pods(requests: &Requests) -> Result<Vec<Arc<PodEntry>>, RequestError> {
+/// Returns the pods that count, and what all of them request of the cpu and memory of each node.
+async fn pods(requests: &Requests) -> Result<(Vec<Arc<PodEntry>>, HashMap<NodeName, Compute>), RequestError> {
     let mut pods = Pods::default();
     let path = Request::new(K8sPod::url_path(&(), None));
     let page = ListParams::default().fields(UNFINISHED).limit(POD_PAGE_SIZE);
@@ -141,7 +165,8 @@ async fn pods(requests: &Requests) -> Result<Vec<Arc<PodEntry>>, RequestError> {
         Page::Items(objects) => objects.into_iter().for_each(|object| pods.add(object)),
     };
     paging::list_at(requests, &path, page, on_page).await?;
-    Ok(pods.finish())
+    let compute = pods.take_compute();
+    Ok((pods.finish(), compute))
 }
 
 async fn classes(requests: &Requests) -> Result<Vec<DeviceClass>, RequestError> {

@@ -2,7 +2,7 @@ mod recordings;
 
 use serde_json::{Value, json};
 
-use super::why::{self, Answer};
+use super::why::{Answer, Counted};
 use super::*;
 use crate::cli::diff::cluster;
 use crate::model::api::NodeExtendedResource;
@@ -54,7 +54,7 @@ pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule
 /// Returns the answer for a pod of the inventory on each node, by name.
 fn answers(inventory: &Inventory, pod: &str) -> Vec<(String, Answer)> {
     let pod = inventory.pods().find(|entry| *entry.name == *pod).unwrap();
-    let answers = why::nodes(inventory, &inventory.uses(), pod);
+    let answers = Counted::new(inventory).nodes(pod);
     answers.into_iter().map(|(node, answer)| (node.to_string(), answer)).collect()
 }
 
@@ -302,8 +302,7 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
     let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2")];
     let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
     let waits = inventory.pods.take().unwrap().remove(0);
-    let uses = inventory.uses();
-    let answers = why::nodes(&inventory, &uses, &waits);
+    let answers = Counted::new(&inventory).nodes(&waits);
     let [(_, one), (_, two)] = answers.as_slice() else { panic!("{answers:?}") };
     assert!(matches!(one, Answer::Unknown(why) if why[0].contains("what pods on the node use")), "{one:?}");
     let expected = "example.com/dongle: 2 in all; that is less than 3: no rule declares it";
@@ -313,7 +312,7 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
         let entry = Arc::get_mut(entry).unwrap();
         (entry.node.allocatable, entry.node.capacity) = (None, None);
     }
-    let answers = why::nodes(&inventory, &inventory.uses(), &waits);
+    let answers = Counted::new(&inventory).nodes(&waits);
     assert!(answers.iter().all(|(_, answer)| matches!(answer, Answer::Short(_))), "{answers:?}: no node has any");
 }
 

@@ -78,42 +78,64 @@ struct Declarations {
     is_unwritten: bool,
 }
 
-/// Returns for each node whether it has enough for a pod without a node.
-pub(in crate::cli) fn nodes<'i>(
-    inventory: &'i Inventory,
-    uses: &BTreeMap<&str, Use<'i>>,
-    pod: &PodEntry,
-) -> Vec<(&'i NodeName, Answer)> {
-    let requests = inventory.requests();
-    let reserved = reserved(inventory, pod);
-    // A resource that no node has, and of which no list knows.
-    let nothing = Use::default();
-    let nodes = inventory.nodes.iter().flatten();
-    nodes
-        .map(|(name, entry)| {
-            let node = OnNode { inventory, name, entry, requests: requests.get(name) };
-            let reserved = reserved.get(&*name.0).map(Vec::as_slice).unwrap_or_default();
-            let mut short = Vec::new();
-            let mut may_be_dra = true;
-            for (resource, quantity) in &pod.requests {
-                let of_resource = uses.get(&**resource).unwrap_or(&nothing);
-                if let Some(shortage) = node.shortage(of_resource, &(Arc::clone(resource), *quantity), reserved) {
-                    let may_be_mapped = of_resource.class.is_some() || inventory.classes.is_none();
-                    may_be_dra &= may_be_mapped && !node.has(resource);
-                    short.push(shortage);
-                }
+/// An inventory, with what the answers about all its pods have in common.
+pub(in crate::cli) struct Counted<'i> {
+    pub(in crate::cli) inventory: &'i Inventory,
+    /// Who has, declares and requests each resource.
+    pub(in crate::cli) uses: BTreeMap<&'i str, Use<'i>>,
+    /// What pods on each node request.
+    requests: HashMap<&'i NodeName, NodeRequests>,
+}
+
+impl<'i> Counted<'i> {
+    pub(in crate::cli) fn new(inventory: &'i Inventory) -> Self {
+        Self { inventory, uses: inventory.uses(), requests: inventory.requests() }
+    }
+
+    /// Returns for each node whether it has enough for a pod without a node.
+    pub(in crate::cli) fn nodes(&self, pod: &PodEntry) -> Vec<(&'i NodeName, Answer)> {
+        let reserved = reserved(self.inventory, pod);
+        let nodes = self.inventory.nodes.iter().flatten();
+        nodes
+            .map(|(name, entry)| {
+                let node = OnNode { inventory: self.inventory, name, entry, requests: self.requests.get(name) };
+                let reserved = reserved.get(&*name.0).map(Vec::as_slice).unwrap_or_default();
+                (name, self.answer(&node, pod, reserved))
+            })
+            .collect()
+    }
+
+    /// Returns what a node has too little of for a pod, of cpu and memory; nothing where that is not known.
+    pub(in crate::cli) fn lacks(&self, name: &NodeName, pod: &PodEntry) -> Vec<String> {
+        let (Some(used), Some(entry)) = (&self.inventory.compute, self.inventory.node(&name.0)) else {
+            return Vec::new();
+        };
+        let free = entry.compute.less(used.get(name).copied().unwrap_or_default());
+        pod.compute.lacks(free).collect()
+    }
+
+    fn answer(&self, node: &OnNode<'_>, pod: &PodEntry, reserved: &[&PodEntry]) -> Answer {
+        // A resource that no node has, and of which no list knows.
+        let nothing = Use::default();
+        let mut short = Vec::new();
+        let mut may_be_dra = true;
+        for (resource, quantity) in &pod.requests {
+            let of_resource = self.uses.get(&**resource).unwrap_or(&nothing);
+            if let Some(shortage) = node.shortage(of_resource, &(Arc::clone(resource), *quantity), reserved) {
+                let may_be_mapped = of_resource.class.is_some() || self.inventory.classes.is_none();
+                may_be_dra &= may_be_mapped && !node.has(resource);
+                short.push(shortage);
             }
-            let answer = match (short.is_empty(), may_be_dra) {
-                (true, _) if inventory.pods.is_none() => {
-                    Answer::Unknown(vec!["what pods on the node use is unknown".to_owned()])
-                }
-                (true, _) => Answer::Enough,
-                (false, true) => Answer::Unknown(short.into_iter().map(|shortage| shortage.reason).collect()),
-                (false, false) => Answer::Short(short),
-            };
-            (name, answer)
-        })
-        .collect()
+        }
+        match (short.is_empty(), may_be_dra) {
+            (true, _) if self.inventory.pods.is_none() => {
+                Answer::Unknown(vec!["what pods on the node use is unknown".to_owned()])
+            }
+            (true, _) => Answer::Enough,
+            (false, true) => Answer::Unknown(short.into_iter().map(|shortage| shortage.reason).collect()),
+            (false, false) => Answer::Short(short),
+        }
+    }
 }
 
 /// Returns the pods for which the scheduler has made room, by node: those of at least the same priority count as if

@@ -8,7 +8,8 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 use super::resources::Capacity;
-use super::{ApiNode, ApiNodeStatus, NodeInfo, ResourceList, TrimmedMetadata};
+use super::{ApiNode, ApiNodeStatus, NodeInfo, TrimmedMetadata};
+use crate::model::compute::Compute;
 
 /// A Node from the API server, decoded without unused fields.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct NodeObject {
     pub readiness: Readiness,
     /// `status.nodeInfo.kubeletVersion`; empty if none is reported.
     pub kubelet_version: Box<str>,
+    /// The allocatable cpu and memory.
+    pub compute: Compute,
 }
 
 /// Whether a node takes pods.
@@ -99,7 +102,7 @@ impl<'de> Deserialize<'de> for NodeObject {
         #[serde(default, rename_all = "camelCase")]
         struct Status {
             capacity: Option<Capacity>,
-            allocatable: Option<ResourceList>,
+            allocatable: Option<Capacity>,
             node_info: Option<Info>,
             conditions: Option<Vec<Condition>>,
         }
@@ -129,6 +132,9 @@ impl<'de> Deserialize<'de> for NodeObject {
         });
         let Info { boot_id, kubelet_version } = node_info.unwrap_or_default();
         let node_info = Some(NodeInfo { boot_id });
+        let native = |name: &str| allocatable.as_ref().and_then(|map| map.native.get(name)).unwrap_or_default();
+        let compute = Compute::new(native("cpu"), native("memory"));
+        let allocatable = allocatable.map(|map| map.extended);
         Ok(Self {
             node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, conditions: None, node_info }),
             readiness: Readiness {
@@ -137,6 +143,7 @@ impl<'de> Deserialize<'de> for NodeObject {
                 taints: taints.collect(),
             },
             kubelet_version: kubelet_version.unwrap_or_default(),
+            compute,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 
 use crate::model::pool::Pool;
+use crate::model::quantity::Quantity;
 use crate::model::quantity::text::QuantityText;
 use crate::model::resource_name;
 
@@ -63,6 +64,11 @@ fn amounts<'de, D: Deserializer<'de>>(decoder: D) -> Result<impl Iterator<Item =
 pub(super) struct Native(Vec<Amount>);
 
 impl Native {
+    /// Returns the quantity of a resource, if it has one.
+    pub(super) fn get(&self, resource: &str) -> Option<Quantity> {
+        self.iter().find(|(name, _)| **name == *resource)?.1.parse().ok()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Amount> {
         self.0.iter()
     }

@@ -19,13 +19,17 @@ pub(super) struct Amounts {
     pub(super) extended: Vec<(String, Quantity)>,
     /// The DeviceClasses that are requested by name.
     pub(super) classes: Vec<Box<str>>,
+    pub(super) cpu: Option<Quantity>,
+    pub(super) memory: Option<Quantity>,
 }
 
 /// A key of the map.
 enum Name {
     Extended(String),
     Class(Box<str>),
-    /// Such as cpu.
+    Cpu,
+    Memory,
+    /// Such as ephemeral-storage.
     Other,
 }
 
@@ -61,6 +65,8 @@ impl<'de> Visitor<'de> for AmountsVisitor {
                     map.next_value::<IgnoredAny>()?;
                     amounts.classes.push(class);
                 }
+                Name::Cpu => amounts.cpu = map.next_value::<QuantityText>()?.0.parse().ok(),
+                Name::Memory => amounts.memory = map.next_value::<QuantityText>()?.0.parse().ok(),
                 Name::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -88,6 +94,8 @@ impl Visitor<'_> for NameVisitor {
     fn visit_str<E>(self, name: &str) -> Result<Name, E> {
         Ok(match name.strip_prefix(CLASS_PREFIX) {
             Some(class) => Name::Class(class.into()),
+            None if name == "cpu" => Name::Cpu,
+            None if name == "memory" => Name::Memory,
             None if resource_name::is_extended(name) => Name::Extended(name.to_owned()),
             None => Name::Other,
         })

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::amounts::Amounts;
 use super::status::ApiPodStatus;
-use super::{Container, Pod, PodSpec};
+use super::{Container, Pod, PodSpec, Resources};
 
 /// A Pod from the API server, decoded without unused fields.
 #[derive(Clone, Debug, kube::Resource)]
@@ -57,6 +57,7 @@ impl<'de> Deserialize<'de> for PodObject {
             containers: Vec<Container>,
             init_containers: Vec<Container>,
             overhead: Amounts,
+            resources: Option<Resources>,
             priority: Option<i32>,
             scheduling_gates: Option<Vec<IgnoredAny>>,
         }
@@ -86,6 +87,7 @@ impl<'de> Deserialize<'de> for PodObject {
                     containers: spec.containers,
                     init_containers: spec.init_containers,
                     overhead: spec.overhead,
+                    resources: spec.resources,
                 },
                 status: status.into(),
             },

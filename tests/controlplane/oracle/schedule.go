@@ -17,9 +17,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/tainttoleration"
 )
 
-// filters returns the scheduler's own filters of nodes, in its order, with the features of its defaults.
+// filters returns the scheduler's own filters of nodes, in its order, with the feature of its defaults that decides which
+// requests count.
 func filters(ctx context.Context) ([]fwk.FilterPlugin, error) {
-	features := feature.Features{}
+	features := feature.Features{EnablePodLevelResources: true}
 	scoring := &config.ScoringStrategy{
 		Type:      config.LeastAllocated,
 		Resources: []config.ResourceSpec{{Name: "cpu", Weight: 1}},

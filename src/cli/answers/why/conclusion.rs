@@ -54,7 +54,7 @@ pub(super) fn conclude(why: &Why, circumstances: &Circumstances<'_>) -> Conclusi
             format!("The pod is on node {}, which does not exist", why.node.as_deref().unwrap_or_default()),
             "delete the pod, if Kubernetes does not; its owner then creates another",
         ),
-        Verdict::NotWaiting => Conclusion::alone(not_waiting(pod)),
+        Verdict::NotWaiting | Verdict::OverQuota | Verdict::NotCreated => Conclusion::alone(not_waiting(pod)),
         Verdict::Rejected => Conclusion::new(
             not_waiting(pod),
             "its owner creates another pod, if it has one; `history` of the node shows who changed the value",
@@ -129,6 +129,9 @@ fn on_nodes(count: usize) -> String {
 /// Some node that the pod may use has enough.
 fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
     let Circumstances { selected, silent_scheduler, .. } = circumstances;
+    if let Some(conclusion) = without_compute(why, selected) {
+        return conclusion;
+    }
     let allowed = why.nodes.iter().filter(|node| node.allowed);
     let (count, of) = (why.nodes.iter().filter(|node| node.takes()).count(), allowed.count());
     let which = if of == why.nodes.len() { "" } else { " that the pod may use" };
@@ -151,6 +154,22 @@ fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
         Some(_) => Conclusion::new(sentence, "see what else the scheduler says below"),
         None => Conclusion::alone(sentence),
     }
+}
+
+/// Every node with enough extended resources has too little cpu or memory.
+fn without_compute(why: &Why, selected: &str) -> Option<Conclusion> {
+    let mut with_enough = why.nodes.iter().filter(|node| node.has_enough());
+    if with_enough.clone().any(WhyNode::takes) {
+        return None;
+    }
+    let first = with_enough.next()?;
+    let others = with_enough.count();
+    let lack = format!("{}: {}", first.node, first.lacks.join(", "));
+    let others = if others == 0 { String::new() } else { format!(", and {} more", digits(others)) };
+    Some(Conclusion::new(
+        format!("No node{selected} with enough extended resources has enough cpu and memory ({lack}{others})"),
+        "wait until pods free cpu or memory there, or request less of it",
+    ))
 }
 
 /// No node that the pod may use has enough, and it is known which.
@@ -267,8 +286,13 @@ fn apart(requests: &[WhyResource], tried: &[&WhyNode]) -> Option<String> {
 }
 
 impl WhyNode {
-    /// Returns whether the pod may use the node, and it has enough.
+    /// Returns whether the pod may use the node, and it has enough of everything.
     pub(super) fn takes(&self) -> bool {
+        self.has_enough() && self.lacks.is_empty()
+    }
+
+    /// Returns whether the pod may use the node, and it has enough extended resources.
+    fn has_enough(&self) -> bool {
         self.allowed && self.enough == Some(true)
     }
 

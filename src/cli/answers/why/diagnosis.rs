@@ -35,7 +35,7 @@ pub(super) struct Why {
     pub(super) nodes: Vec<WhyNode>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(super) enum Verdict {
     /// The pod has a node, has finished, is being deleted, or requests nothing.
     NotWaiting,
@@ -51,6 +51,40 @@ pub(super) enum Verdict {
     Unknown,
     /// No node that the pod may use has enough.
     NotEnough,
+    /// Pods cannot be created: a quota of an extended resource is used up.
+    OverQuota,
+    /// Pods cannot be created, for another reason.
+    NotCreated,
+}
+
+/// What answers mean for a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Whether extended resources keep some pod from running.
+    is_short: bool,
+    is_unknown: bool,
+    /// Whether each pod has its node, or some node has enough for it.
+    pub(super) fits: bool,
+}
+
+impl Outcome {
+    pub(super) fn of(verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+        let mut outcome = Self { is_short: false, is_unknown: false, fits: true };
+        for verdict in verdicts {
+            outcome.is_short |= matches!(verdict, Verdict::NotEnough | Verdict::Rejected | Verdict::OverQuota);
+            outcome.is_unknown |= verdict == Verdict::Unknown;
+            outcome.fits &= matches!(verdict, Verdict::NotWaiting | Verdict::Rejected | Verdict::Enough);
+        }
+        outcome
+    }
+
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Self { is_short: true, .. } => 1,
+            Self { is_unknown: true, .. } => 3,
+            _ => 0,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +113,9 @@ pub(super) struct WhyNode {
     pub(super) enough: Option<bool>,
     /// Whether the pod may use the node.
     pub(super) allowed: bool,
+    /// What the node has too little of besides extended resources: cpu or memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) lacks: Vec<String>,
     /// What keeps the pod off the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) obstacles: Vec<String>,

@@ -9,7 +9,8 @@ use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::Rules;
 use crate::cli::inventory::placement::Obstacle;
 use crate::cli::inventory::pods::Pods;
-use crate::cli::inventory::{Inventory, NodeEntry, read, why};
+use crate::cli::inventory::why::{self, Counted};
+use crate::cli::inventory::{Inventory, NodeEntry, read};
 use crate::model::node::{FactNames, Interner};
 
 /// Returns for each of these nodes the filter of the scheduler that keeps the pod off it, according to `why`; `""` for none,
@@ -34,20 +35,22 @@ pub fn why_filters(
     }
     let (pod, placement) = read::placed(pod)?;
     let inventory = Inventory {
+        compute: Some(others.take_compute()),
         nodes: Some(entries),
         pods: Some(others.finish()),
         rules: Some(Rules::from_files(Vec::new())),
         classes: Some(BTreeMap::new()),
         ..Inventory::default()
     };
-    let answers: HashMap<_, _> = why::nodes(&inventory, &inventory.uses(), &pod).into_iter().collect();
+    let counted = Counted::new(&inventory);
+    let answers: HashMap<_, _> = counted.nodes(&pod).into_iter().collect();
     let filter = |(name, entry): (&NodeName, &Arc<NodeEntry>)| {
         let filter = match (placement.obstacle(entry), answers.get(name)) {
             (Some(Obstacle::Cordoned), _) => "NodeUnschedulable",
             (Some(Obstacle::Taint(_)), _) => "TaintToleration",
             (Some(Obstacle::NodeSelector(_) | Obstacle::NodeAffinity(_)), _) => "NodeAffinity",
-            (None, Some(why::Answer::Enough)) => "",
-            (None, Some(why::Answer::Short(_))) => "NodeResourcesFit",
+            (None, Some(why::Answer::Enough)) if counted.lacks(name, &pod).is_empty() => "",
+            (None, Some(why::Answer::Enough | why::Answer::Short(_))) => "NodeResourcesFit",
             (None, Some(why::Answer::Unknown(_)) | None) => "unknown",
         };
         (name.to_string(), filter)

@@ -296,3 +296,52 @@ fn pod_that_no_scheduler_reports_on_names_its_scheduler() {
         "{remarks}"
     );
 }
+
+/// DRA may provide it on the node that has none of its own.
+#[test]
+fn one_unknown_node_beside_a_short_one_is_unknown() {
+    let asks = asking("3", "", json!({}));
+    let nodes = [node("node-1", &json!({}), ""), node("node-2", &json!({}), "2")];
+    let mut inventory = inventory(&nodes, std::slice::from_ref(&asks), vec![]);
+    inventory.classes = Some([(DONGLE.to_owned(), "fast".to_owned())].into());
+    let why = explain(&subject(inventory, &asks), None);
+    assert_eq!(why.nodes.iter().map(|node| node.enough).collect::<Vec<_>>(), [None, Some(false)]);
+    assert_eq!(why.verdict, Verdict::Unknown, "{}", why.explanation);
+}
+
+#[test]
+fn labels_that_no_node_has_leave_the_answer_unknown() {
+    let asks = asking("3", "", json!({}));
+    for (is_part, verdict) in [(false, Verdict::NotEnough), (true, Verdict::Unknown)] {
+        let inventory = Inventory { is_part, ..inventory(&[], std::slice::from_ref(&asks), vec![]) };
+        assert_eq!(explain(&subject(inventory, &asks), None).verdict, verdict);
+    }
+}
+
+#[test]
+fn node_with_enough_and_too_little_cpu_or_memory_says_so() {
+    let compute = |node: &mut Value, cpu: &str, memory: &str| {
+        node["status"]["allocatable"]["cpu"] = json!(cpu);
+        node["status"]["allocatable"]["memory"] = json!(memory);
+    };
+    let [mut small, mut large] = ["node-1", "node-2"].map(|name| node(name, &json!({}), "4"));
+    compute(&mut small, "500m", "8Gi");
+    compute(&mut large, "8", "8Gi");
+    let asks = asking("3", "", json!({}));
+    let explained = |nodes: &[Value]| {
+        let mut inventory = inventory(nodes, std::slice::from_ref(&asks), vec![]);
+        inventory.compute = Some([].into());
+        let why = explain(&subject(inventory, &asks), None);
+        assert_eq!(why.verdict, Verdict::Enough, "extended resources are not the cause");
+        (why.nodes.iter().map(WhyNode::takes).collect::<Vec<_>>(), why.text(false))
+    };
+    let (takes, text) = explained(std::slice::from_ref(&small));
+    assert_eq!(takes, [false]);
+    let conclusion = "No node with enough extended resources has enough cpu and memory (node-1: cpu: 500m free, the pod \
+                      requests 1)";
+    assert!(text.contains(conclusion), "{text}");
+    assert!(text.contains("node-1   enough   cpu: 500m free, the pod requests 1"), "{text}");
+    let (takes, text) = explained(&[small, large]);
+    assert_eq!(takes, [false, true]);
+    assert!(text.contains("1 of 2 nodes has enough extended resources"), "{text}");
+}

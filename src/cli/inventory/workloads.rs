@@ -1,0 +1,301 @@
+//! Workloads: which pods they have, and why they have no more.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Client;
+use kube::api::{GetParams, ListParams};
+use kube::core::Request;
+use serde::Deserialize;
+
+use super::error::ReadError;
+use super::read::requests;
+use crate::cluster::paging;
+use crate::cluster::requests::{RequestError, Requests};
+use crate::model::label;
+
+/// Events have a kilobyte each.
+const EVENT_PAGE_SIZE: u32 = 1000;
+/// The most workloads that are read because of their Events.
+const MOST_FAILING: usize = 20;
+
+/// A kind of workload.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Kind {
+    pub(in crate::cli) word: &'static str,
+    short: &'static str,
+    kind: &'static str,
+    group: &'static str,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind { word: "deployment", short: "deploy", kind: "Deployment", group: "apps" },
+    Kind { word: "daemonset", short: "ds", kind: "DaemonSet", group: "apps" },
+    Kind { word: "statefulset", short: "sts", kind: "StatefulSet", group: "apps" },
+    Kind { word: "replicaset", short: "rs", kind: "ReplicaSet", group: "apps" },
+    Kind { word: "job", short: "job", kind: "Job", group: "batch" },
+];
+
+impl Kind {
+    /// Returns the kind that a word names, as kubectl takes and prints it: `deployment`, `deployments`, `deploy` or
+    /// `deployment.apps`.
+    pub(in crate::cli) fn named(word: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| {
+            let word = word.strip_suffix(kind.group).and_then(|word| word.strip_suffix('.')).unwrap_or(word);
+            word == kind.word || word == kind.short || word.strip_suffix('s') == Some(kind.word)
+        })
+    }
+
+    fn path(&self, namespace: &str) -> String {
+        format!("/apis/{}/v1/namespaces/{namespace}/{}s", self.group, self.word)
+    }
+}
+
+/// A workload.
+#[derive(Debug)]
+pub(in crate::cli) struct Workload {
+    /// `deployment/web`
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) selector: LabelSelector,
+    pub(in crate::cli) pods: Pods,
+}
+
+/// How many pods a workload has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Pods {
+    pub(in crate::cli) desired: i64,
+    pub(in crate::cli) existing: i64,
+    /// Why no more can be created, in the words of its controller.
+    pub(in crate::cli) failure: Option<String>,
+}
+
+/// A workload whose pods cannot be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Failing {
+    pub(in crate::cli) namespace: String,
+    /// `replicaset/web-5d8f`
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) failure: String,
+}
+
+/// Reads a workload; `None` if there is none.
+pub(in crate::cli) async fn workload(
+    client: &Client,
+    kind: &'static Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Workload>, ReadError> {
+    let requests = requests(client);
+    let shown = format!("{}/{name}", kind.word);
+    let failed = |why: String| ReadError::Workload { workload: shown.clone(), why };
+    let read = read(&requests, kind, namespace, name).await.map_err(|error| failed(error.to_string()))?;
+    let Some(Object { spec, status }) = read else { return Ok(None) };
+    let mut pods = Pods::of(&spec, &status);
+    if pods.is_short() && pods.failure.is_none() {
+        let about = format!("involvedObject.kind={},involvedObject.name={name}", kind.kind);
+        // Without permission to list Events, only their reason is missing.
+        let events = events(&requests, Some(namespace), &about).await.unwrap_or_default();
+        pods.failure = failing(events).pop().map(|failing| failing.failure);
+    }
+    Ok(Some(Workload { name: shown, selector: spec.selector, pods }))
+}
+
+/// Returns the workloads whose pods cannot be created, of one namespace or of all, according to Events. A workload that has
+/// all its pods by now does not count.
+pub(in crate::cli) async fn failing_in(client: &Client, namespace: Option<&str>) -> Result<Vec<Failing>, RequestError> {
+    let requests = requests(client);
+    let mut found = Vec::new();
+    for failing in failing(events(&requests, namespace, "").await?).into_iter().take(MOST_FAILING) {
+        let (word, name) = failing.name.split_once('/').unwrap_or_default();
+        let Some(kind) = Kind::named(word) else { continue };
+        let is_short = match read(&requests, kind, &failing.namespace, name).await {
+            Ok(object) => object.is_some_and(|object| Pods::of(&object.spec, &object.status).is_short()),
+            // It cannot be read, and the Event remains.
+            Err(_) => true,
+        };
+        if is_short {
+            found.push(failing);
+        }
+    }
+    Ok(found)
+}
+
+async fn read(requests: &Requests, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Object>, RequestError> {
+    if !label::is_dns_subdomain(name) || !label::is_dns_subdomain(namespace) {
+        return Ok(None);
+    }
+    match requests.send(Request::new(kind.path(namespace)).get(name, &GetParams::default())).await {
+        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(None),
+        object => object.map(Some),
+    }
+}
+
+/// Returns the Events about pods that could not be created.
+async fn events(requests: &Requests, namespace: Option<&str>, about: &str) -> Result<Vec<Event>, RequestError> {
+    let path = match namespace {
+        Some(namespace) => format!("/api/v1/namespaces/{namespace}/events"),
+        None => "/api/v1/events".to_owned(),
+    };
+    let about = if about.is_empty() { String::new() } else { format!(",{about}") };
+    let page = ListParams::default().limit(EVENT_PAGE_SIZE).fields(&format!("reason=FailedCreate{about}"));
+    paging::collect_at(requests, &Request::new(path), page, Some).await
+}
+
+/// Returns the workloads that Events are about, each with the last one.
+fn failing(events: Vec<Event>) -> Vec<Failing> {
+    let mut last = BTreeMap::new();
+    for event in events {
+        let about = &event.involved_object;
+        let kind = KINDS.iter().find(|kind| Some(kind.kind) == about.kind.as_deref());
+        let (Some(kind), Some(name), Some(message)) = (kind, &about.name, &event.message) else { continue };
+        let time = [event.last_timestamp.as_ref().map(|time| time.0), event.event_time.as_ref().map(|time| time.0)];
+        let time = time.into_iter().flatten().max();
+        let id = (about.namespace.clone().unwrap_or_default(), format!("{}/{name}", kind.word));
+        let seen = last.entry(id).or_insert_with(|| (time, message.clone()));
+        if time >= seen.0 {
+            *seen = (time, message.clone());
+        }
+    }
+    let failing = |((namespace, name), (_, message)): ((String, String), (_, String))| Failing {
+        namespace,
+        name,
+        failure: message,
+    };
+    last.into_iter().map(failing).collect()
+}
+
+/// A workload, reduced to what all kinds have, and what counts the pods of each.
+#[derive(Debug, Deserialize)]
+struct Object {
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    selector: LabelSelector,
+    /// Of Deployments, StatefulSets and ReplicaSets.
+    replicas: Option<i64>,
+    /// Of Jobs.
+    parallelism: Option<i64>,
+    completions: Option<i64>,
+    suspend: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    replicas: i64,
+    /// Of DaemonSets.
+    desired_number_scheduled: Option<i64>,
+    current_number_scheduled: i64,
+    /// Of Jobs.
+    active: i64,
+    succeeded: i64,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    message: Option<String>,
+}
+
+impl Pods {
+    fn of(spec: &Spec, status: &Status) -> Self {
+        let is_true = |kind: &str| {
+            status.conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")
+        };
+        let failure = is_true("ReplicaFailure").and_then(|condition| condition.message.clone());
+        let (desired, existing) = match (spec.parallelism, status.desired_number_scheduled) {
+            (Some(_), _) if spec.suspend || is_true("Complete").or(is_true("Failed")).is_some() => (0, 0),
+            (Some(parallelism), _) => {
+                let missing = spec.completions.map_or(parallelism, |completions| completions - status.succeeded);
+                (parallelism.min(missing), status.active)
+            }
+            (None, Some(desired)) => (desired, status.current_number_scheduled),
+            (None, None) => (spec.replicas.unwrap_or(1), status.replicas),
+        };
+        Self { desired, existing, failure }
+    }
+
+    pub(in crate::cli) fn is_short(&self) -> bool {
+        self.existing < self.desired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn kinds_are_named_as_kubectl_names_them() {
+        for (word, kind) in [
+            ("deployment", Some("Deployment")),
+            ("deployments", Some("Deployment")),
+            ("deploy", Some("Deployment")),
+            ("deployment.apps", Some("Deployment")),
+            ("ds", Some("DaemonSet")),
+            ("sts", Some("StatefulSet")),
+            ("rs", Some("ReplicaSet")),
+            ("job.batch", Some("Job")),
+            ("jobs", Some("Job")),
+            ("job.apps", None),
+            ("default", None),
+        ] {
+            assert_eq!(Kind::named(word).map(|kind| kind.kind), kind, "{word}");
+        }
+    }
+
+    #[test]
+    fn pods_of_a_workload_are_counted_as_its_kind_counts_them() {
+        for (object, desired, existing) in [
+            (json!({"spec": {}}), 1, 0),
+            (json!({"spec": {"replicas": 3}, "status": {"replicas": 2}}), 3, 2),
+            (json!({"spec": {}, "status": {"desiredNumberScheduled": 4, "currentNumberScheduled": 1}}), 4, 1),
+            (json!({"spec": {"parallelism": 5, "completions": 8}, "status": {"active": 2, "succeeded": 4}}), 4, 2),
+            (json!({"spec": {"parallelism": 5}, "status": {"active": 2}}), 5, 2),
+            (json!({"spec": {"parallelism": 5, "suspend": true}}), 0, 0),
+            (
+                json!({"spec": {"parallelism": 5}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}),
+                0,
+                0,
+            ),
+        ] {
+            let read: Object = serde_json::from_value(object.clone()).unwrap();
+            let pods = Pods::of(&read.spec, &read.status);
+            assert_eq!((pods.desired, pods.existing), (desired, existing), "{object}");
+        }
+        let failure = json!({"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"});
+        let status: Status = serde_json::from_value(json!({"conditions": [failure]})).unwrap();
+        assert_eq!(Pods::of(&Spec::default(), &status).failure.as_deref(), Some("exceeded quota"));
+    }
+
+    #[test]
+    fn last_event_says_why_a_workload_has_too_few_pods() {
+        let event = |kind: &str, name: &str, minute: u8, message: &str| -> Event {
+            let object: Value = json!({"kind": kind, "name": name, "namespace": "team"});
+            let time = format!("2026-01-01T00:{minute:02}:00Z");
+            serde_json::from_value(json!({"metadata": {"name": message}, "involvedObject": object, "message": message,
+                "lastTimestamp": time}))
+            .unwrap()
+        };
+        let events = vec![
+            event("Job", "b", 2, "later"),
+            event("Job", "b", 1, "earlier"),
+            event("ReplicaSet", "a", 1, "other"),
+            event("Pod", "c", 1, "no workload"),
+        ];
+        let found = failing(events);
+        let found: Vec<_> = found.iter().map(|failing| (&*failing.name, &*failing.failure)).collect();
+        assert_eq!(found, [("job/b", "later"), ("replicaset/a", "other")]);
+    }
+}

@@ -1,0 +1,145 @@
+//! `why` about the pods of a namespace and of workloads.
+//!
+//! Method: create workloads whose pods find no node, or that a quota keeps from being created, let the scheduler and the
+//! controller manager decide, and compare what `why` prints with what they report.
+
+use std::path::Path;
+use std::time::Duration;
+
+use harness::objects::{DONGLE, bound_pod, pod};
+use harness::{Cluster, ControlPlane, Output, Process};
+use serde_json::{Value, json};
+
+use crate::support::program;
+
+fn why(kubeconfig: &Path, args: &[&str]) -> Output {
+    program::run(kubeconfig, &[&["why"], args].concat(), None)
+}
+
+/// Returns a workload whose pods request this number of dongles.
+fn workload(kind: &str, namespace: &str, name: &str, spec: &Value) -> Value {
+    let mut template = pod(name, DONGLE, "3");
+    template["metadata"] = json!({"labels": {"app": name}});
+    let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+    let mut object = json!({
+        "apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace},
+        "spec": {"template": {"metadata": template["metadata"], "spec": template["spec"]}},
+    });
+    match kind {
+        "Job" => object["spec"]["template"]["spec"]["restartPolicy"] = json!("Never"),
+        _ => object["spec"]["selector"] = json!({"matchLabels": {"app": name}}),
+    }
+    object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    object
+}
+
+/// Waits until the scheduler has rejected this number of pods with a label.
+fn wait_rejected(cluster: &Cluster, app: &str, count: usize) {
+    let is_rejected = |pod: &&Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
+    let args = ["pods", "-l", &format!("app={app}")];
+    cluster.wait_for(&format!("the scheduler to reject {count} pods of {app}"), &args, |pods| {
+        pods["items"].as_array().unwrap().iter().filter(is_rejected).count() == count
+    });
+}
+
+#[test]
+fn why_groups_waiting_pods_by_cause() {
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1));
+    cluster.wait_for("node-1 to be ready", &["node", "node-1"], |node| node["spec"]["taints"].is_null());
+    cluster.write_quantity("node-1", DONGLE, "4");
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let nothing = why(&kubeconfig, &[]);
+    assert_eq!((nothing.code, &*nothing.stdout), (0, "namespace default: no pod waits for a node.\n"));
+
+    cluster.apply(&bound_pod("holder", "node-1", DONGLE, "2").to_string());
+    cluster.apply(&workload("Deployment", "default", "web", &json!({"replicas": 2})).to_string());
+    cluster.apply(&workload("Job", "default", "batch", &json!({})).to_string());
+    cluster.apply(&pod("fits", DONGLE, "1").to_string());
+    wait_rejected(&cluster, "web", 2);
+    wait_rejected(&cluster, "batch", 1);
+    cluster.wait_running("fits");
+    let all = why(&kubeconfig, &[]);
+    assert_eq!(all.code, 1, "{}", all.stderr);
+    let start = "namespace default: 3 pods wait for a node, because of extended resources.\n3 pods: batch-";
+    assert!(all.stdout.starts_with(start), "{}", all.stdout);
+    assert!(all.stdout.contains("example.com/dongle: each requests 3; 1 of 4 free"), "{}", all.stdout);
+    assert!(all.stdout.lines().count() < 24 && all.stdout.lines().all(|line| line.len() <= 80), "{}", all.stdout);
+    let web = "deployment/web has 2 of 2 pods: 2 pods wait for a node, because of extended resources. 2 pods: web-";
+    let batch = "job/batch has 1 of 1 pods: 1 pod waits for a node, because of extended resources. 1 pod: batch-";
+    for (name, found) in [("deployment/web", web), ("deploy.apps/web", web), ("job/batch", batch)] {
+        let output = why(&kubeconfig, &[name]);
+        assert_eq!(output.code, 1, "{name}: {}", output.stderr);
+        let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.starts_with(found), "{text}");
+    }
+    let none = why(&kubeconfig, &["deployment/none"]);
+    let message = "there is no deployment none in the namespace default (-n selects another)";
+    assert!(none.code == 2 && none.stderr.contains(message), "{}", none.stderr);
+    let json: Value = serde_json::from_str(&why(&kubeconfig, &["-A", "-o", "json"]).stdout).unwrap();
+    assert_eq!((&json["kind"], &json["waitingPods"]), (&json!("PendingPods"), &json!(3)), "{json:#}");
+    assert_eq!(json["causes"][0]["verdict"], "NotEnough");
+    assert!(json["causes"][0]["pods"][0].as_str().unwrap().starts_with("default/batch-"), "{json:#}");
+
+    let log = cluster.control_plane.logs().join("why-web.log");
+    let env = [("KUBECONFIG", kubeconfig.to_str().unwrap())];
+    let args = ["why", "deployment/web", "-w"];
+    let mut waits = Process::spawn("kubectl ner", &harness::program().unwrap(), &args, &env, &log).unwrap();
+    waits.wait_log("1 of 4 free").unwrap();
+    cluster.write_quantity("node-1", DONGLE, "40");
+    assert_eq!(waits.wait_exit(Duration::from_secs(300)).unwrap(), 0, "{}", waits.log());
+}
+
+#[test]
+fn why_names_workloads_whose_pods_a_quota_keeps_from_being_created() {
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1));
+    cluster.write_quantity("node-1", DONGLE, "40");
+    cluster.kubectl(&["create", "namespace", "limited"]);
+    let hard = json!({format!("requests.{DONGLE}"): "3"});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": hard},
+        "metadata": {"name": "dongles", "namespace": "limited"}});
+    cluster.apply(&quota.to_string());
+    cluster.wait_for("the quota to count", &["resourcequota", "dongles", "-n", "limited"], |quota| {
+        quota["status"]["hard"].is_object()
+    });
+    cluster.apply(&workload("StatefulSet", "limited", "first", &json!({"replicas": 1})).to_string());
+    cluster.wait_for("the first pod", &["statefulset", "first", "-n", "limited"], |set| set["status"]["replicas"] == 1);
+    let kinds = [
+        ("Deployment", json!({"replicas": 2})),
+        ("StatefulSet", json!({})),
+        ("DaemonSet", json!({})),
+        ("Job", json!({})),
+    ];
+    for (kind, spec) in &kinds {
+        cluster.apply(&workload(kind, "limited", &format!("over-{}", kind.to_lowercase()), spec).to_string());
+    }
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    for (kind, _) in &kinds {
+        let name = format!("{}/over-{}", kind.to_lowercase(), kind.to_lowercase());
+        let what = format!("an Event about the pods of {name}");
+        cluster.wait_for(&what, &["events", "-n", "limited", "--field-selector=reason=FailedCreate"], |events| {
+            let mut events = events["items"].as_array().unwrap().iter();
+            events.any(|event| event["involvedObject"]["name"].as_str().unwrap().starts_with(&name[kind.len() + 1..]))
+        });
+        if *kind == "Deployment" {
+            cluster.wait_for("its condition", &["deployment", "over-deployment", "-n", "limited"], |object| {
+                let conditions = object["status"]["conditions"].as_array();
+                conditions.into_iter().flatten().any(|condition| condition["type"] == "ReplicaFailure")
+            });
+        }
+        let output = why(&kubeconfig, &[&name, "-n", "limited"]);
+        assert_eq!(output.code, 1, "{name}: {}{}", output.stdout, output.stderr);
+        let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.starts_with(&format!("{name} has 0 of ")), "{text}");
+        for part in ["Pods cannot be created: ", "exceeded quota: dongles", "kubectl describe quota -n limited"] {
+            assert!(text.contains(part), "{name}: {text}");
+        }
+    }
+    let all = why(&kubeconfig, &["-n", "limited", "-o", "wide"]);
+    assert_eq!(all.code, 1, "{}", all.stderr);
+    for name in
+        ["replicaset/over-deployment-", "statefulset/over-statefulset", "daemonset/over-daemonset", "job/over-job"]
+    {
+        assert!(all.stdout.lines().any(|line| line.starts_with(name)), "{name}: {}", all.stdout);
+    }
+    assert!(!all.stdout.contains("statefulset/first"), "it has its pod: {}", all.stdout);
+}
