@@ -154,9 +154,10 @@ fn watched_answer_is_printed_again_when_it_changes() {
     cluster.kubectl(&["label", "node", "node-1", "some=label"]);
     cluster.wait_idle(Duration::from_secs(2));
     cluster.apply_rule("dongle", &json!({"nodeNames": ["node-2"]}));
-    top.wait_log("example.com/dongle   dongle").unwrap();
+    // No controller has observed the rule.
+    top.wait_log("example.com/dongle   dongle!").unwrap();
     cluster.kubectl(&["delete", "pod", "user", "--grace-period=0", "--force"]);
-    top.wait_log("dongle (kubectl-patch)   1       4       0 ").unwrap();
+    top.wait_log("dongle! (kubectl-patch)   1       4       0 ").unwrap();
     let log = top.log();
     assert_eq!(log.matches("RESOURCE ").count(), 4, "{log}");
     cluster.kubectl(&["delete", "node", "node-1"]);

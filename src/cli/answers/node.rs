@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods, strip_kind};
-use super::view::{NodeStateView, Owners, PodView, ShareView};
+use super::view::{NodeStateView, Owners, PodView, ShareView, explain_marks};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
@@ -11,6 +11,10 @@ use crate::model::spelling::closest;
 
 /// Show the extended resources of one node, and the pods that request them
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # What node-1 has, and the pods of one namespace that use it
+  node-resource-advertiser node node-1 -n team-a")]
 pub(in crate::cli) struct Args {
     /// Name of the node, or node/NAME
     name: String,
@@ -107,6 +111,9 @@ impl Answer for NodeAnswer {
     }
 
     fn remarks(&self) -> Vec<String> {
-        if self.resources.is_empty() { vec![self.none.to_owned()] } else { Vec::new() }
+        match self.resources.is_empty() {
+            true => vec![self.none.to_owned()],
+            false => explain_marks(self.resources.iter().map(|resource| &resource.owners)),
+        }
     }
 }

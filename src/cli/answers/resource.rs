@@ -3,14 +3,26 @@
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
-use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView};
+use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView, explain_marks};
 use crate::cli::diff::rules::Rules;
 use crate::cli::inventory::Inventory;
 use crate::cli::table::Row;
+use crate::model::count::plural;
 use crate::model::spelling::closest_resource;
+
+/// The most lines of nodes, and of pods without one, that a table has without `-o wide`.
+const LINES: usize = 15;
+const PODS: usize = 5;
 
 /// Show one extended resource: every node that has it, and the pods that request it
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # Who uses the dongles
+  node-resource-advertiser resource example.com/dongle
+
+  # Every node that has some, by name
+  node-resource-advertiser resource example.com/dongle -o name")]
 pub(in crate::cli) struct Args {
     /// Name of the resource, such as example.com/dongle
     name: String,
@@ -91,13 +103,18 @@ impl Answer for ResourceAnswer {
         let ResourceView { resource, owners, .. } = &self.resource;
         let [total, requested, free] = self.resource.cells();
         let mut rows = vec![Row::new([resource.clone().into(), total, requested, free, owners.text(is_wide).into()])];
-        for NodeShare { node, state, missing, share } in &self.shares {
-            let [total, requested, free] = share.cells();
-            let missing = if *missing { MISSING } else { "" };
-            let state = state.as_ref().map_or_else(|| missing.into(), NodeStateView::cell);
-            rows.push(Row::below(1, [node.clone().into(), total, requested, free, state]));
-            rows.extend(share.pods.iter().map(|pod| pod.row(2)));
+        let most = if is_wide { usize::MAX } else { LINES };
+        for (at, share) in self.shares.iter().enumerate() {
+            let of_node = share.rows();
+            // The first is shown in any case.
+            if at > 0 && rows.len() + of_node.len() > most {
+                let more = format!("… and {} (-o wide)", plural(self.shares.len() - at, "more node", "more nodes"));
+                rows.push(Row::below(1, [more.into()]));
+                break;
+            }
+            rows.extend(of_node);
         }
+        let most = if is_wide { usize::MAX } else { PODS };
         let pending = self.resource.pending.as_ref().map(|pending| &pending.requested);
         for (pods, name, requested) in [
             (&self.pending_pods, "<no node>", pending),
@@ -106,7 +123,10 @@ impl Answer for ResourceAnswer {
             if !pods.is_empty() {
                 let requested = requested.map(String::as_str).unwrap_or_default();
                 rows.push(Row::below(1, [name.into(), "".into(), requested.into()]));
-                rows.extend(pods.iter().map(|pod| pod.row(2)));
+                rows.extend(pods.iter().take(most).map(|pod| pod.row(2)));
+                let more = pods.len().saturating_sub(most);
+                let more = (more > 0).then(|| format!("… and {} (-o wide)", plural(more, "more pod", "more pods")));
+                rows.extend(more.map(|more| Row::below(2, [more.into()])));
             }
         }
         (vec!["NAME", "TOTAL", "REQUESTED", "FREE", "RULES OR STATE"], rows)
@@ -114,5 +134,44 @@ impl Answer for ResourceAnswer {
 
     fn names(&self) -> Vec<String> {
         self.shares.iter().map(|share| format!("node/{}", share.node)).collect()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        explain_marks([&self.resource.owners])
+    }
+}
+
+impl NodeShare {
+    /// Returns the lines of the node and of its pods.
+    fn rows(&self) -> Vec<Row> {
+        let Self { node, state, missing, share } = self;
+        let [total, requested, free] = share.cells();
+        let missing = if *missing { MISSING } else { "" };
+        let state = state.as_ref().map_or_else(|| missing.into(), NodeStateView::cell);
+        let row = Row::below(1, [node.clone().into(), total, requested, free, state]);
+        std::iter::once(row).chain(share.pods.iter().map(|pod| pod.row(2))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::inventory::tests::{DONGLE, inventory, node, pod};
+
+    #[test]
+    fn table_of_many_nodes_and_pods_fits_on_a_screen() {
+        let nodes: Vec<_> = (1..=800).map(|number| node(&format!("w-{number}"), &json!({}), "4")).collect();
+        let mut pods: Vec<_> = (1..=30).map(|number| pod(&format!("waits-{number}"), "", "5")).collect();
+        pods.extend((1..=30).map(|number| pod(&format!("runs-{number}"), "w-1", "0")));
+        pods.push(pod("runs", "w-2", "1"));
+        let answer = answer(&inventory(&nodes, &pods, vec![]), DONGLE, None).unwrap();
+        let text = answer.text(false);
+        assert!(text.lines().count() <= 24, "{text}");
+        for more in ["… and 787 more nodes (-o wide)", "… and 25 more pods (-o wide)"] {
+            assert!(text.contains(more), "{text}");
+        }
+        assert_eq!(answer.text(true).lines().count(), 1 + 1 + 801 + 1 + 30);
     }
 }

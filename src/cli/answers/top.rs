@@ -1,12 +1,13 @@
 //! `top`: all extended resources of the cluster.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use anstyle::AnsiColor;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat};
-use super::view::{Pending, ResourceView, Supply, UNKNOWN};
+use super::view::{Pending, ResourceView, Supply, UNKNOWN, explain_marks};
 use crate::cli::hint;
 use crate::cli::inventory::Inventory;
 use crate::cli::inventory::share::Use;
@@ -22,14 +23,50 @@ use crate::model::count::{few, plural};
 /// node has. You need the right to list nodes, pods, nodeextendedresources and deviceclasses; without one of them, top
 /// shows less, and says what is missing.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # Every extended resource, those with the least free first
+  node-resource-advertiser top --sort-by free
+
+  # What one pool of nodes has, again at each change
+  node-resource-advertiser top -l pool=a -w")]
 pub(in crate::cli) struct Args {
     /// Count pods of all namespaces: the default, since the scheduler does
     #[arg(short = 'A', long)]
     all_namespaces: bool,
+    /// Order of the resources
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortBy::Resource)]
+    sort_by: SortBy,
     #[command(flatten)]
     repeat: Repeat,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SortBy {
+    /// By name
+    Resource,
+    /// The largest first
+    Total,
+    /// The largest first
+    Requested,
+    /// The smallest first
+    Free,
+    /// The largest number of pods first
+    Pending,
+}
+
+impl SortBy {
+    fn compare(self, one: &Use<'_>, other: &Use<'_>) -> Ordering {
+        match self {
+            Self::Resource => Ordering::Equal,
+            Self::Total => other.total().cmp(&one.total()),
+            Self::Requested => other.requested().cmp(&one.requested()),
+            Self::Free => one.free().cmp(&other.free()),
+            Self::Pending => other.waiting.len().cmp(&one.waiting.len()),
+        }
+    }
 }
 
 /// How many resources and nodes a remark names.
@@ -55,10 +92,10 @@ struct Leftover {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    args.common.answer(&args.repeat, |inventory| Ok(top(inventory))).await
+    args.common.answer(&args.repeat, |inventory| Ok(top(inventory, args.sort_by))).await
 }
 
-fn top(inventory: &Inventory) -> Top {
+fn top(inventory: &Inventory, order: SortBy) -> Top {
     let uses = inventory.uses();
     let is_complete = inventory.knows_sources() && inventory.pods.is_some();
     let is_leftover = |of_resource: &Use<'_>| is_complete && of_resource.is_leftover();
@@ -67,13 +104,17 @@ fn top(inventory: &Inventory) -> Top {
         leftover.resources.push((*resource).to_owned());
         leftover.nodes.extend(of_resource.shares.keys().map(ToString::to_string));
     }
-    let shown = uses.iter().filter(|(_, of_resource)| !is_leftover(of_resource));
+    let mut shown: Vec<_> = uses.iter().filter(|(_, of_resource)| !is_leftover(of_resource)).collect();
+    shown.sort_by(|(_, one), (_, other)| order.compare(one, other));
     let none = match is_complete {
         true => "No node has extended resources, and no rule or pod asks for any",
         false => "There are no extended resources in what can be listed",
     };
     Top {
-        resources: shown.map(|(resource, of_resource)| ResourceView::new(inventory, resource, of_resource)).collect(),
+        resources: shown
+            .into_iter()
+            .map(|(resource, of_resource)| ResourceView::new(inventory, resource, of_resource))
+            .collect(),
         leftovers: leftover.resources.len(),
         leftover,
         none,
@@ -127,7 +168,7 @@ impl Answer for Top {
     }
 
     fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
+        let mut remarks = explain_marks(self.resources.iter().map(|resource| &resource.owners));
         if self.resources.is_empty() {
             remarks.push(self.none.to_owned());
         }
@@ -153,5 +194,54 @@ impl Answer for Top {
             ));
         }
         remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::diff::rules::{ClusterRule, Rules, Standing};
+    use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
+
+    #[test]
+    fn rule_that_needs_attention_is_marked() {
+        let cases = [
+            (json!({"allNodes": true, "paused": true}), Standing::default(), Some("paused")),
+            (json!({"allNodes": true}), Standing { is_stale: false, conflicted: 2 }, Some("in conflict on 2 nodes")),
+            (json!({"allNodes": true}), Standing { is_stale: true, conflicted: 0 }, Some("newer than its status")),
+            (json!({"allNodes": true}), Standing::default(), None),
+        ];
+        for (spec, standing, why) in cases {
+            let mut inventory = inventory(&[node("node-1", &json!({}), "4")], &[], vec![]);
+            let name: Arc<str> = "dongle".into();
+            let rule =
+                ClusterRule { rule: Ok(rule(&name, &spec)), name, created: None, contested: Vec::new(), standing };
+            inventory.rules = Some(Rules::from_cluster(vec![rule], Vec::new(), false));
+            let text = top(&inventory, SortBy::Resource).text(false);
+            assert_eq!(text.contains("dongle!"), why.is_some(), "{text}");
+            assert!(why.is_none_or(|why| text.contains(&format!("! rule dongle is {why}"))), "{text}");
+        }
+    }
+
+    #[test]
+    fn resources_are_sorted_by_a_column() {
+        let mut node = node("node-1", &json!({}), "4");
+        node["status"]["allocatable"] = json!({DONGLE: "4", "example.com/a": "9", "example.com/z": "1"});
+        let pods = [pod("one", "node-1", "3"), pod("two", "", "3")];
+        let inventory = inventory(&[node], &pods, vec![]);
+        for (order, names) in [
+            (SortBy::Resource, ["a", "dongle", "z"]),
+            (SortBy::Total, ["a", "dongle", "z"]),
+            (SortBy::Requested, ["dongle", "a", "z"]),
+            (SortBy::Free, ["dongle", "z", "a"]),
+            (SortBy::Pending, ["dongle", "a", "z"]),
+        ] {
+            let found = top(&inventory, order).names();
+            assert_eq!(found, names.map(|name| format!("example.com/{name}")), "{order:?}");
+        }
     }
 }
