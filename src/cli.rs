@@ -27,6 +27,7 @@ mod prune;
 mod rule_files;
 mod run;
 mod settings;
+mod stop;
 mod table;
 mod timeline;
 mod validate;

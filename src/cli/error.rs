@@ -14,6 +14,7 @@ use crate::cluster::client::ConnectError;
 use crate::cluster::lease::LeaseName;
 use crate::controller::WentBack;
 use crate::controller::server::ListenError;
+use crate::model::count::plural;
 
 /// An error that ends a subcommand.
 #[derive(Debug, Error)]
@@ -78,6 +79,12 @@ pub enum Error {
         failed: usize,
         /// How many nodes have a ledger that cannot be read.
         unreadable: usize,
+    },
+    /// A signal stopped `prune`.
+    #[error("stopped by a signal: {} left; run prune again to withdraw the rest", plural(*left, "node is", "nodes are"))]
+    Stopped {
+        /// How many nodes were left.
+        left: usize,
     },
     /// A Lease was lost while `prune` ran.
     #[error("{0}")]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ArgGroup;
+use futures::{Stream, StreamExt as _, stream};
 use indicatif::ProgressBar;
 use kube::Client;
 
@@ -16,19 +17,23 @@ use super::error::Error;
 use super::hint;
 use super::message::print_message;
 use super::output::{self, progress_style};
+use super::stop;
 use crate::cluster::lease::AtEnd;
-use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, PruneEnd, Scope, prune};
+use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PlanPruneError, PrunePlan, plan_prune};
+
+/// Why nodes are left that were to change.
+const STOPPED: &str = "stopped by a signal";
 
 /// Withdraw what the controller has advertised: everything, or a part
 ///
 /// prune withdraws values that the annotations on nodes record, of all rules (--all) or some (--rule), and removes
 /// what no annotation records (--zeros, --repair-ledger). While a controller is active, which would write the values
 /// again, it stops with an error: stop the controller first, or use --take-over or --force. --zeros alone does not
-/// need that.
+/// need that. On Ctrl-C it finishes the patches in flight, and reports how many nodes are left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["all", "rule", "zeros", "repair_ledger"])))]
@@ -183,14 +188,30 @@ async fn work(
     let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
     working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
     working.enable_steady_tick(Duration::from_millis(200));
-    let permissions = lease_guard.permissions();
-    let ended = prune(client.clone(), scope.clone(), planned, permissions, |result| {
+    let permissions = match stop::requested() {
+        Ok(request) => until_stopped(lease_guard.permissions(), request),
+        Err(error) => return (unchanged, Ok((report.with_error(Error::Signal(error)), plan))),
+    };
+    let mut ended = prune(client.clone(), scope.clone(), planned, permissions, |result| {
         working.inc(1);
         working.suspend(|| report.add(&result));
     })
     .await;
     working.finish_and_clear();
+    // Nobody else has written.
+    if ended.alone.as_ref().is_err_and(|why| why == STOPPED) {
+        ended.alone = Ok(());
+    }
     (ended, Ok((report, plan)))
+}
+
+/// Revokes the permission once a stop is requested: what is in flight is finished, and nothing more is sent.
+fn until_stopped(
+    permissions: impl Stream<Item = Permission>,
+    stop: impl Future<Output = ()>,
+) -> impl Stream<Item = Permission> {
+    let stopped = stream::once(stop).map(|()| Permission::Revoked(STOPPED.to_owned()));
+    stream::select(permissions, stopped)
 }
 
 /// Reports that no ledger lists a rule, and which nodes were searched.
@@ -243,6 +264,8 @@ struct Report {
     changed_nodes: usize,
     changes: usize,
     failed: usize,
+    /// The nodes that were left because of a signal.
+    stopped: usize,
     /// The first error of standard output, after which nothing more is printed.
     output: Result<(), Error>,
 }
@@ -250,7 +273,12 @@ struct Report {
 impl Report {
     fn new(dry_run: bool, nodes: usize) -> Self {
         let dry_run = if dry_run { " (dry run)" } else { "" };
-        Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0, output: Ok(()) }
+        Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0, stopped: 0, output: Ok(()) }
+    }
+
+    fn with_error(mut self, error: Error) -> Self {
+        self.output = Err(error);
+        self
     }
 
     /// Lists what no rule declares, before it is removed.
@@ -281,6 +309,7 @@ impl Report {
             }
             NodeOutcome::Pruned => {}
             NodeOutcome::Gone => self.print([format!("{node}: the node no longer exists")]),
+            NodeOutcome::Failed(message) if message == STOPPED => self.stopped += 1,
             NodeOutcome::Failed(message) => {
                 self.failed += 1;
                 print_message(format_args!("{node}: failed: {message}"));
@@ -313,6 +342,9 @@ impl Report {
         let mut errors: Vec<_> = self.output.err().into_iter().collect();
         if failed + unreadable > 0 {
             errors.push(Error::NotPruned { failed, unreadable });
+        }
+        if self.stopped > 0 {
+            errors.push(Error::Stopped { left: self.stopped });
         }
         errors
     }

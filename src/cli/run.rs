@@ -1,6 +1,5 @@
 //! `run`: the controller.
 
-use std::io;
 use std::sync::Arc;
 
 use kube::Client;
@@ -14,6 +13,7 @@ use super::inventory::leader;
 use super::log;
 pub(super) use super::settings::Args;
 use super::settings::Settings;
+use super::stop;
 use crate::cluster::client::Connection;
 use crate::cluster::lease::{Acquire, Candidate, LeaseName};
 use crate::controller::metrics::Metrics;
@@ -78,7 +78,7 @@ async fn refuse_another(client: &Client, lease: &LeaseArgs) -> Result<(), Error>
 
 /// Becomes true on SIGTERM (the kubelet) or SIGINT (Ctrl-C).
 fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
-    let request = stop_request().map_err(Error::Signal)?;
+    let request = stop::requested().map_err(Error::Signal)?;
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
         request.await;
@@ -87,26 +87,6 @@ fn stop_signal() -> Result<watch::Receiver<bool>, Error> {
         stop.closed().await;
     });
     Ok(stopped)
-}
-
-#[cfg(unix)]
-fn stop_request() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-#[cfg(windows)]
-fn stop_request() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupt.recv().await;
-    })
 }
 
 async fn wait_for(mut stop: watch::Receiver<bool>) {

@@ -1,4 +1,9 @@
 use super::*;
+use crate::controller::prune::NodePrune;
+use crate::model::ledger;
+use crate::model::node::CONDITION_TYPE;
+use crate::model::node::Interner;
+use crate::planner::Action;
 
 #[test]
 fn unlisted_rule_is_reported_with_what_was_searched() {
@@ -88,4 +93,47 @@ fn only_zeros_are_pruned_beside_an_active_controller() {
     ] {
         assert_eq!(args(flags).if_active(), expected, "{flags:?}");
     }
+}
+
+/// The condition belongs to what is recorded, which stays.
+#[test]
+fn zeros_are_pruned_without_the_condition_of_the_node() {
+    let amounts = serde_json::json!({"example.com/old": "0", "example.com/dongle": "4"});
+    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+    let condition =
+        serde_json::json!({"type": CONDITION_TYPE, "status": "True", "reason": "Advertised", "message": "m"});
+    let node = serde_json::json!({
+        "metadata": {"name": "node-1", "uid": "1", "resourceVersion": "1", "annotations": {ledger::ANNOTATION: ledger}},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": [condition]},
+    });
+    let changed = |flags: &[&str]| {
+        let node = serde_json::from_value(node.clone()).unwrap();
+        let planned = NodePrune::new(node, &args(flags).scope(), &mut Interner::default());
+        let changes = planned.changes().iter();
+        changes.map(|change| (change.resource.clone(), change.action == Action::RemoveCondition)).collect::<Vec<_>>()
+    };
+    let zero = [("example.com/old".to_owned(), false)];
+    assert_eq!(changed(&["--zeros"]), zero);
+    assert_eq!(changed(&["--zeros", "--rule", "other"]), zero);
+    assert!(changed(&["--all"]).iter().any(|(_, is_condition)| *is_condition), "{:?}", changed(&["--all"]));
+}
+
+#[tokio::test]
+async fn stop_revokes_the_permission_to_write() {
+    let (stop, request) = tokio::sync::oneshot::channel::<()>();
+    let permissions = stream::once(std::future::ready(Permission::Granted(None)));
+    let mut permissions = std::pin::pin!(until_stopped(permissions, async { drop(request.await) }));
+    assert_eq!(permissions.next().await, Some(Permission::Granted(None)));
+    stop.send(()).unwrap();
+    assert_eq!(permissions.next().await, Some(Permission::Revoked(STOPPED.to_owned())));
+}
+
+#[test]
+fn nodes_that_a_signal_left_are_counted() {
+    let mut report = Report::new(false, 3);
+    for (node, outcome) in [("a", NodeOutcome::Pruned), ("b", NodeOutcome::Failed(STOPPED.to_owned()))] {
+        report.add(&NodeResult { node: node.into(), changes: Vec::new(), outcome });
+    }
+    let errors: Vec<_> = report.finish(&PrunePlan::default()).iter().map(ToString::to_string).collect();
+    assert_eq!(errors, ["stopped by a signal: 1 node is left; run prune again to withdraw the rest"]);
 }
