@@ -49,6 +49,13 @@ fn declared_value_that_a_node_lacks_is_found() {
         cluster.rules = Ok(Some(Rules::new(vec![explained])));
     });
     assert!(matches!(&unled[..], [(Error, _)]), "no status explains it where no controller leads: {unled:?}");
+    let paused = found(&|cluster| {
+        cluster.leases = Ok(vec![]);
+        let mut paused = ready();
+        Arc::get_mut(paused.rule.as_mut().unwrap()).unwrap().paused = true;
+        cluster.rules = Ok(Some(Rules::new(vec![paused])));
+    });
+    assert_eq!(paused, [], "a paused rule adds nothing, whoever leads");
     let recorded = found(&|cluster| cluster.nodes = Ok(vec![node("node-1", &json!({}), Some(LISTED), "k3s")]));
     assert_eq!(recorded, [], "the check of annotations finds it");
 }
