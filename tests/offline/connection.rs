@@ -74,6 +74,48 @@ fn server_that_expects_https_is_named() {
     assert!(stderr.contains(&format!("{url}/ (context prod): the server expects HTTPS")), "{stderr}");
 }
 
+/// Returns the URL of a server that gives each connection to `serve`.
+fn serving(serve: fn(std::net::TcpStream)) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    url
+}
+
+#[test]
+fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() {
+    let hangs = serving(|stream| {
+        // Until the client gives up.
+        let _ = (&stream).read_to_end(&mut Vec::new());
+    });
+    let rejects = serving(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let status = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401,
+            "reason": "Unauthorized", "message": "Unauthorized"}"#;
+        let length = status.len();
+        let head = "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nConnection: close";
+        let _ = write!(stream, "{head}\r\nContent-Length: {length}\r\n\r\n{status}");
+    });
+    for (name, server, says) in [
+        ("hangs", hangs, "no response within 1s"),
+        ("rejects", rejects, "does not accept your credentials (401 Unauthorized): log in again"),
+    ] {
+        let kubeconfig = kubeconfig(name, &server, "{}");
+        for (command, code) in [("top", 1), ("why", 2), ("doctor", 2), ("plan", 2), ("adopt", 1)] {
+            let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--request-timeout", "1s", command];
+            let output = crate::program(&args);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(code), "{name} {command}: {stderr}");
+            assert!(stderr.contains(says), "{name} {command}: {stderr}");
+        }
+    }
+}
+
 #[test]
 fn missing_credential_plugin_is_named() {
     let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin, \
