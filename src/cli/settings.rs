@@ -170,14 +170,7 @@ impl Settings {
                 "error, warn, info, debug or trace, for all modules or per module (info,kube=debug)",
             )
         });
-        let LeaseArgs { leader_elect_resource_namespace: namespace, leader_elect_resource_name: name } = &args.lease;
-        let names =
-            [("leader-elect-resource-name", Some(name)), ("leader-elect-resource-namespace", namespace.as_ref())];
-        for (flag, name) in names {
-            if let Some(name) = name.filter(|name| !is_dns_subdomain(name)) {
-                errors.add::<()>(flag, name, "a name of lowercase letters, digits, '-' and '.'");
-            }
-        }
+        errors.names(&args.lease);
         if args.identity.is_empty() || args.identity.len() > 253 {
             errors.add::<()>("identity", &args.identity, "1 to 253 characters long, such as the pod's name");
         }
@@ -219,6 +212,17 @@ impl Settings {
 struct SettingErrors(Vec<String>);
 
 impl SettingErrors {
+    fn names(&mut self, lease: &LeaseArgs) {
+        let LeaseArgs { leader_elect_resource_namespace: namespace, leader_elect_resource_name: name } = lease;
+        let names =
+            [("leader-elect-resource-name", Some(name)), ("leader-elect-resource-namespace", namespace.as_ref())];
+        for (flag, name) in names {
+            if let Some(name) = name.filter(|name| !is_dns_subdomain(name)) {
+                self.add::<()>(flag, name, "a name of lowercase letters, digits, '-' and '.'");
+            }
+        }
+    }
+
     fn add<T>(&mut self, flag: &str, value: &str, instead: impl Display) -> Option<T> {
         let variable = flag.to_uppercase().replace('-', "_");
         let value = excerpt(value);

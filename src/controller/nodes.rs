@@ -6,7 +6,6 @@ mod map;
 mod moves;
 mod released;
 mod resets;
-mod start;
 mod state;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -23,7 +22,6 @@ use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pool::Pool;
 pub(super) use failure::{Attempt, Cause};
 use map::NodeMap;
-pub(super) use start::Start;
 pub(super) use state::{NodeState, has_resource};
 
 /// All nodes.

@@ -12,9 +12,17 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
 
-use super::nodes::Start;
 use crate::cluster::error::describe_watch;
 use crate::cluster::optional_watch::{is_not_served, watch_optional};
+
+/// Whether recorded values were kept when a kubelet started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// They were kept.
+    Kept,
+    /// The kubelet set some of them to 0.
+    Reset,
+}
 
 /// The label of the policy and of its binding.
 pub(crate) const LABEL: &str = "noderesource.dev/protection=true";

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::controller::events::NodeSubject;
-use crate::controller::nodes::{Cause, Start};
+use crate::controller::nodes::Cause;
+use crate::controller::protection::Start;
 use crate::controller::rollouts::Stopped;
 use crate::controller::standing::Standing;
 use crate::model::ledger::InvalidLedger;

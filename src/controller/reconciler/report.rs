@@ -16,9 +16,9 @@ use crate::controller::confinement;
 use crate::controller::effect::{Now, Watched};
 use crate::controller::events::{EventTemplate, Events, NodeSubject, RuleSubject, contest};
 use crate::controller::metrics::{self, KEPT, Metrics, RESET, RuleAmounts};
-use crate::controller::nodes::{Cause, Start};
+use crate::controller::nodes::Cause;
 use crate::controller::options::Diagnostics;
-use crate::controller::protection::{self, PolicyObject, Protection};
+use crate::controller::protection::{self, PolicyObject, Protection, Start};
 use crate::controller::readiness::Readiness;
 use crate::controller::rollouts::Stopped;
 use crate::controller::rules::{ObservedStatus, Rules};
@@ -58,14 +58,7 @@ pub(super) struct Reporter<'a> {
 
 impl Report {
     pub(super) fn new(events: Events, protection: Protection, diagnostics: Diagnostics) -> Self {
-        Self {
-            diagnostics,
-            events,
-            protection,
-            forbidden: None,
-            is_listed: [false; 2],
-            pods_broken: None,
-        }
+        Self { diagnostics, events, protection, forbidden: None, is_listed: [false; 2], pods_broken: None }
     }
 
     /// Returns when the next Event is due.

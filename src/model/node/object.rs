@@ -72,6 +72,20 @@ impl Resource for NodeObject {
     }
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TrimmedSpec {
+    unschedulable: Option<bool>,
+    taints: Option<Vec<TrimmedTaint>>,
+}
+
+#[derive(Deserialize)]
+struct TrimmedTaint {
+    key: String,
+    value: Option<String>,
+    effect: String,
+}
+
 impl<'de> Deserialize<'de> for NodeObject {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -79,23 +93,9 @@ impl<'de> Deserialize<'de> for NodeObject {
             kind: Option<Box<str>>,
             metadata: TrimmedMetadata,
             #[serde(default)]
-            spec: Spec,
+            spec: TrimmedSpec,
             #[serde(default)]
             status: Status,
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            unschedulable: Option<bool>,
-            taints: Option<Vec<Taint>>,
-        }
-
-        #[derive(Deserialize)]
-        struct Taint {
-            key: String,
-            value: Option<String>,
-            effect: String,
         }
 
         #[derive(Default, Deserialize)]
@@ -126,7 +126,7 @@ impl<'de> Deserialize<'de> for NodeObject {
         let Status { capacity, allocatable, node_info, conditions } = status;
         let mut conditions = conditions.into_iter().flatten();
         let is_ready = conditions.any(|condition| *condition.kind == *"Ready" && *condition.status == *"True");
-        let taints = spec.taints.into_iter().flatten().map(|Taint { key, value, effect }| {
+        let taints = spec.taints.into_iter().flatten().map(|TrimmedTaint { key, value, effect }| {
             let value = value.filter(|value| !value.is_empty()).map(|value| format!("={value}"));
             format!("{key}{}:{effect}", value.unwrap_or_default()).into()
         });
