@@ -72,8 +72,9 @@ pub(super) struct Args {
     /// Compare with what is in this file instead, or - for standard input
     ///
     /// karpenter: NodeOverlays. cluster-api: MachineDeployments, MachinePools or MachineSets. gardener: a Shoot. aws:
-    /// what `aws autoscaling describe-tags` prints. azure: what `az vmss show` prints. gke: what `gcloud container
-    /// node-pools describe --format=json` prints.
+    /// what `aws autoscaling describe-tags` or `describe-auto-scaling-groups` prints, or `aws eks describe-nodegroup`.
+    /// azure: what `az vmss show` or `list` prints, or only its tags. gke: what `gcloud container node-pools describe
+    /// --format=json` or `clusters describe` prints, or only its labels.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
     /// Compare with what is in the cluster instead: for karpenter and cluster-api

@@ -51,7 +51,7 @@ fn overlays_in_a_cluster_are_compared_with_the_rules() {
     assert_eq!(missing.code, 1, "{}", missing.stderr);
     let expected = "\
 NodeOverlay high: it does not exist: Karpenter creates no node for a pod that requests the resource
-NodeOverlay high: NodeOverlay spot has the same weight, and example.com/dongle too: where both apply, Karpenter drops one
+NodeOverlay high: NodeOverlay spot has the same weight, and example.com/dongle too: where both apply, Karpenter uses the one whose name is last in the alphabet
 NodeOverlay low: it does not exist: Karpenter creates no node for a pod that requests the resource
 3 differences, 2 expected values.
 ";
@@ -91,7 +91,7 @@ NodeOverlay low: it does not exist: Karpenter creates no node for a pod that req
     machines_are_compared(&cluster, &fewer);
 }
 
-/// Runs the commands of docs/autoscalers.md in a cluster with one overlay that is left over.
+/// Runs the commands of docs/karpenter.md in a cluster with one overlay that is left over.
 fn page_shows_what_kubectl_prints(cluster: &Cluster) {
     cluster.kubectl(&["delete", "nodeoverlays", "--all"]);
     cluster.apply(&node_overlays::overlay("license", "10").to_string());
@@ -103,7 +103,7 @@ fn page_shows_what_kubectl_prints(cluster: &Cluster) {
     }
     let shell = Shell::new(cluster, &folder, BTreeMap::new()).unwrap();
     let blocks = documents::blocks_run_by("autoscalers", &documents::pages().unwrap()).unwrap();
-    println!("{} commands print what docs/autoscalers.md shows", shell.run(&blocks).unwrap());
+    println!("{} commands print what docs/karpenter.md shows", shell.run(&blocks).unwrap());
     let notes = fs::read_to_string(folder.join("notes.txt")).unwrap();
     assert!(notes.starts_with("cluster: ") && notes.contains("spec.template.metadata.labels"), "{notes}");
 }

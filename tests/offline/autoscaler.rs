@@ -1,4 +1,4 @@
-//! Golden runs of `autoscaler`, in `tests/offline/autoscaler/`; docs/autoscalers.md shows some.
+//! Golden runs of `autoscaler`, in `tests/offline/autoscaler/`; docs/autoscalers.md and docs/karpenter.md show some.
 
 use std::path::PathBuf;
 

@@ -41,7 +41,8 @@ pub(in crate::cli) struct Spec {
     /// Quantities, as text or numbers.
     pub(in crate::cli) capacity: Option<BTreeMap<String, Value>>,
     /// From 1 to [`MAX_WEIGHT`]; without one, 0. Of overlays with the same resource, the heaviest wins; of two of the
-    /// same weight, Karpenter drops one, whatever else it has.
+    /// same weight, the one whose name is last in the alphabet
+    /// (<https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/nodeoverlay/store.go>).
     pub(in crate::cli) weight: Option<i64>,
     /// The fields that this program never writes, such as the price.
     #[serde(flatten)]

@@ -34,7 +34,8 @@ pub(in crate::cli::autoscaler) fn compare(expected: &[NodeOverlay], found: &[Nod
             let shared = resources(overlay).find(|name| resources(other).any(|other| other == *name));
             differences.extend(shared.map(|resource| {
                 let message = format!(
-                    "NodeOverlay {} has the same weight, and {resource} too: where both apply, Karpenter drops one",
+                    "NodeOverlay {} has the same weight, and {resource} too: where both apply, Karpenter uses the one whose \
+                     name is last in the alphabet",
                     other.metadata.name
                 );
                 Difference::of_object(object.clone(), message)
