@@ -24,23 +24,14 @@ use crate::model::label;
 use finding::NotRun;
 use report::Report;
 
-/// Check a cluster for every known trap of extended resources
+/// Check a cluster for the known traps of extended resources
 ///
 /// doctor looks for requests and quotas of resources that nothing provides, other writers of the same values, leftover
 /// zeros, annotations that cannot be read, an absent leader, policies that are not in force, versions that do not fit,
-/// and more. It prints what to do about each problem, and only reads. A check that cannot run for want of a right is
-/// named on standard error, and never counts as passed.
+/// and more. It prints what to do about each problem, and only reads. A check that lacks a permission is named on
+/// standard error, and never counts as passed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Exits with 0 if there is no problem, or only warnings; 1 if there is an error, or with --strict a warning; 2 if the
-cluster cannot be asked, or a request fails; and 3 if a check could not run because you have no permission.
-
-Examples:
-  # Check the cluster of the current context
-  node-resource-advertiser doctor
-
-  # Fail a pipeline at any problem, or if something cannot be checked
-  node-resource-advertiser doctor --strict")]
+#[command(after_help = format!("Checks:\n{}\n{AFTER_HELP}", checks::help()))]
 pub(super) struct Args {
     /// Count warnings as problems
     #[arg(long)]
@@ -51,6 +42,17 @@ pub(super) struct Args {
     #[command(flatten)]
     shown: Shown,
 }
+
+const AFTER_HELP: &str = "\
+Exits with 0 if there is no problem, or only warnings; 1 if there is an error, or with --strict a warning; 2 if the
+cluster cannot be asked, or a request fails; and 3 if a check could not run because you have no permission.
+
+Examples:
+  # Check the cluster of the current context
+  node-resource-advertiser doctor
+
+  # Fail a pipeline at any problem, or if something cannot be checked
+  node-resource-advertiser doctor --strict";
 
 /// Runs the command. 1 means that there is a problem, so every error is a 2.
 pub(super) async fn run(args: Args) -> ExitCode {

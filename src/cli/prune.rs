@@ -79,7 +79,7 @@ pub(super) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Exits with 0 if everything is withdrawn, and 1 on an error or if a node failed.
+Exits with 0 if everything is withdrawn, and 1 on an error, if a node failed, or if another client held the Lease meanwhile.
 
 Examples:
   # Show what would be withdrawn

@@ -38,7 +38,7 @@ pub(super) struct Args {
     /// Address and port of /readyz, /livez and /metrics
     #[arg(long, env = "NRA_BIND_ADDRESS", default_value = "[::]:8080")]
     pub(super) bind_address: String,
-    /// Maximum number of concurrent patches, 1 to 1000; about ten saturate the API server
+    /// Maximum number of concurrent patches, 1 to 1000; on two cores, throughput stops improving at about ten
     #[arg(long, env = "NRA_MAX_CONCURRENT_PATCHES", default_value = "16")]
     pub(super) max_concurrent_patches: String,
     /// Maximum number of patches per second that follow from edits of rules, 1 to 10000, or 0 for no limit; repairs and

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
+use super::protection::Start;
 use super::rules::NamedRules;
 use super::tally::{Standings, Tally};
 use super::work_queue::Rank;

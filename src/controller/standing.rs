@@ -264,17 +264,29 @@ mod tests {
         assert!(TABLE.is_sorted_by_key(|row| row.state));
     }
 
+    /// `UPDATE_GOLDEN=1` writes the table anew.
     #[test]
     fn every_state_is_documented() {
-        let page = include_str!("../../docs/status-and-events.md");
-        let section = page.split("\n## ").find(|section| section.starts_with("States\n")).unwrap();
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
-        let documented = rows.map(|row| row.rsplitn(3, '|').last().unwrap().trim_end());
-        let expected = TABLE.iter().map(|StateInfo { state, name, reason, phrase }| {
+        let path = "docs/status-and-events.md";
+        let page = std::fs::read_to_string(path).unwrap();
+        let rows = TABLE.iter().map(|StateInfo { state, name, reason, phrase }| {
             let mark = if state.is_problem() { " *" } else { "" };
-            format!("{name}` | `{reason}`{mark} | {phrase}")
+            format!("| `{name}` | `{reason}`{mark} | {phrase} |\n")
         });
-        assert!(documented.eq(expected.clone()), "{:#?}", expected.collect::<Vec<_>>());
+        let expected = format!("| state | reason | in the message |\n|---|---|---|\n{}", rows.collect::<String>());
+        let (before, rest) = page.split_once("<!-- states: made by UPDATE_GOLDEN=1 -->\n\n").unwrap();
+        let (table, after) = rest.split_once("\n<!-- end of states -->").unwrap();
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(
+                path,
+                format!(
+                    "{before}<!-- states: made by UPDATE_GOLDEN=1 -->\n\n{expected}\n<!-- end of states -->{after}"
+                ),
+            )
+            .unwrap();
+        } else {
+            assert_eq!(table, expected, "UPDATE_GOLDEN=1 writes it anew");
+        }
     }
 
     #[test]

@@ -193,10 +193,8 @@ fn adopt_lacks_only_what_a_user_may_not_read() {
     assert!(some.stderr.contains("use kubectl create"), "{}", some.stderr);
     assert!(adopt(&admin, &[]).stdout.contains("  name: dongle-2\n"), "the name of the rule is taken");
 
-    // Those that the page lists are enough.
-    let page = fs::read_to_string(harness::project_file("docs/adopt.md")).unwrap();
-    let (_, role) = page.split_once("```yaml\n").unwrap();
-    cluster.apply(role.split("```").next().unwrap());
+    // Those of the example are enough.
+    cluster.apply(&fs::read_to_string(harness::project_file("examples/permissions/adopt.yaml")).unwrap());
     let role = "node-resource-advertiser-adopt";
     cluster.kubectl(&["create", "clusterrolebinding", role, "--user=limited", &format!("--clusterrole={role}")]);
     cluster.wait_permission("limited", "list", "nodefeaturerules.nfd.k8s-sigs.io");

@@ -104,12 +104,19 @@ fn rows(cluster: &Cluster) -> [Row; 10] {
 fn ten_questions_have_the_answers_that_the_page_shows() {
     let cluster = build();
     let cell = |is_answered: bool| if is_answered { "yes" } else { "no" };
-    let page = std::fs::read_to_string(harness::project_file("docs/answers.md")).unwrap();
-    for (question, describe, ner) in rows(&cluster) {
-        let line = page.lines().find(|line| line.starts_with(&format!("| {question} |")));
-        let line = line.unwrap_or_else(|| panic!("docs/answers.md lacks {question}"));
-        let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        assert_eq!([cells[2], cells[4]], [cell(describe), cell(ner)], "{question}");
-        println!("{question:50} {:4} {}", cell(describe), cell(ner));
+    let rows = rows(&cluster).into_iter();
+    let rows: String = rows
+        .map(|(question, describe, ner)| format!("| {question} | {} | {} |\n", cell(describe), cell(ner)))
+        .collect();
+    let expected = format!("\n| question | describe node | kubectl ner |\n|---|---|---|\n{rows}\n");
+    let path = harness::project_file("docs/answers.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let head = "<!-- questions: made by UPDATE_GOLDEN=1 -->\n";
+    let (before, rest) = page.split_once(head).unwrap();
+    let (table, after) = rest.split_once("<!-- end of questions -->").unwrap();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, format!("{before}{head}{expected}<!-- end of questions -->{after}")).unwrap();
+    } else {
+        assert_eq!(table, expected, "UPDATE_GOLDEN=1 writes it anew");
     }
 }

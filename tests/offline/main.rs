@@ -38,6 +38,8 @@ mod plan;
 mod protection;
 /// The list of reasons in `docs/`.
 mod reasons;
+/// The parts of `docs/` that are generated.
+mod reference;
 /// The searches of the runbook.
 mod runbook;
 mod security;

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use node_resource_advertiser::validate::Code;
 
-use crate::{golden, read};
+use crate::golden;
+use crate::reference::check_part;
 
 /// Files that no repository can hold, and those that want too much.
 mod hostile;
@@ -52,19 +53,9 @@ fn validate_uses_colours_as_flag_and_environment_demand() {
     }
 }
 
-/// `UPDATE_GOLDEN=1` writes the table anew.
 #[test]
 fn validate_codes_are_documented() {
-    let (head, columns) =
-        ("| code | finds |\n|---|---|\n", |code: &Code| format!("| `{code}` | {} |\n", code.meaning()));
-    let table: String = Code::ALL.iter().map(columns).collect();
-    let docs = read("docs/validate.md");
-    let (before, rest) = docs.split_once(head).unwrap();
-    let end = rest.find("\n\n").map_or(rest.len(), |end| end + 1);
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/validate.md");
-        std::fs::write(path, format!("{before}{head}{table}{}", &rest[end..])).unwrap();
-    } else {
-        assert_eq!(&rest[..end], table, "docs/validate.md: UPDATE_GOLDEN=1 writes it anew");
-    }
+    let row = |code: &Code| format!("| `{code}` | {} |\n", code.meaning());
+    let rows: String = Code::ALL.iter().map(row).collect();
+    check_part("docs/validate.md", "codes", &format!("\n| code | finds |\n|---|---|\n{rows}\n"));
 }

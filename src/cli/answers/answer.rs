@@ -21,6 +21,12 @@ use crate::cli::timeline;
 use crate::cluster::client::ConnectError;
 use crate::model::label::printable;
 
+/// Returns what `--help` of the commands other than `why` ends with.
+pub(super) fn help(examples: &str) -> String {
+    let exit_codes = "Exits with 0, 1 on an error, also if the name does not exist, and 2 for wrong\narguments.";
+    format!("{exit_codes}\n\n{examples}")
+}
+
 /// The shortest time between two answers to one question.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -84,7 +90,7 @@ enum Output {
 pub(super) struct Repeat {
     /// Answer again each time that the answer changes, at most once per second
     ///
-    /// It watches what the answer depends on, for which you need the right to watch it. On a terminal, an answer
+    /// It watches what the answer depends on, for which you need permission to watch it. On a terminal, an answer
     /// replaces the one before.
     #[arg(short, long)]
     watch: bool,

@@ -27,10 +27,11 @@ const NAMED: usize = 9;
 /// last write to anything that it owns, and what was overwritten leaves no other trace. The log of the controller has
 /// every change that it made.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = super::answer::help(
+    "Examples:
   # Who changed node-1 within the last half hour
-  node-resource-advertiser history node-1 --since 30m")]
+  node-resource-advertiser history node-1 --since 30m",
+))]
 pub(in crate::cli) struct Args {
     /// Name of the node
     name: String,

@@ -11,10 +11,11 @@ use crate::model::spelling::closest;
 
 /// Show the extended resources of one node, and the pods that request them
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = super::answer::help(
+    "Examples:
   # What node-1 has, and the pods of one namespace that use it
-  node-resource-advertiser node node-1 -n team-a")]
+  node-resource-advertiser node node-1 -n team-a",
+))]
 pub(in crate::cli) struct Args {
     /// Name of the node, or node/NAME
     name: String,

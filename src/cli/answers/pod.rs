@@ -19,10 +19,11 @@ pub(super) const NO_REQUESTS: &str =
 ///
 /// For a pod without a node, `why` explains more.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = super::answer::help(
+    "Examples:
   # What a pod requests, and who else does on its node
-  node-resource-advertiser pod train-1 -n team-a")]
+  node-resource-advertiser pod train-1 -n team-a",
+))]
 pub(in crate::cli) struct Args {
     /// Name of the pod, pod/NAME, or NAMESPACE/NAME
     #[arg(value_name = "POD")]

@@ -16,13 +16,14 @@ const PODS: usize = 5;
 
 /// Show one extended resource: every node that has it, and the pods that request it
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = super::answer::help(
+    "Examples:
   # Who uses the dongles
   node-resource-advertiser resource example.com/dongle
 
   # Every node that has some, by name
-  node-resource-advertiser resource example.com/dongle -o name")]
+  node-resource-advertiser resource example.com/dongle -o name",
+))]
 pub(in crate::cli) struct Args {
     /// Name of the resource, such as example.com/dongle
     name: String,

@@ -20,16 +20,17 @@ use crate::model::count::{few, plural};
 /// not count nodes that are not ready or cordoned; the other columns do. Taints and affinity are not considered.
 ///
 /// Resources count as the scheduler counts them, including those of device plugins, and those that pods request and no
-/// node has. You need the right to list nodes, pods, nodeextendedresources and deviceclasses; without one of them, top
+/// node has. You need permission to list nodes, pods, nodeextendedresources and deviceclasses; without one of them, top
 /// shows less, and says what is missing.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = super::answer::help(
+    "Examples:
   # Every extended resource, those with the least free first
   node-resource-advertiser top --sort-by free
 
   # What one pool of nodes has, again at each change
-  node-resource-advertiser top -l pool=a -w")]
+  node-resource-advertiser top -l pool=a -w",
+))]
 pub(in crate::cli) struct Args {
     /// Count pods of all namespaces: the default, since the scheduler does
     #[arg(short = 'A', long)]

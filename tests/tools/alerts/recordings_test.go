@@ -236,10 +236,10 @@ func TestRecordingsIgnoreSeriesWithTheLabelsOfTheTarget(t *testing.T) {
 }
 
 func TestRecordingsAreDocumented(t *testing.T) {
-	page := read(t, "../../../docs/operations.md")
+	page := read(t, "../../../docs/monitoring.md")
 	for _, rule := range recordings(t) {
 		if !strings.Contains(page, "`"+rule.Record+"`") {
-			t.Errorf("docs/operations.md lacks %s", rule.Record)
+			t.Errorf("docs/monitoring.md lacks %s", rule.Record)
 		}
 	}
 }
