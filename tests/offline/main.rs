@@ -34,6 +34,8 @@ mod layers;
 mod log;
 /// `plan`, by files and what it prints of them.
 mod plan;
+/// The words of the pages.
+mod prose;
 /// The ledger, as the policy reads it that keeps values across reboots.
 mod protection;
 /// The list of reasons in `docs/`.
