@@ -21,13 +21,19 @@ const RETIRED: [(&str, &str); 14] = [
 ];
 
 /// Facts with a number, in the spellings that pages have used, and the page of each: the others link to it.
-const FACTS: [(&[&str], &str); 8] = [
+const FACTS: [(&[&str], &str); 14] = [
     (&["50 such patches", "50 patches", "50 per second", "50 nodes per second"], "docs/concepts.md"),
     (&["last 20 patches"], "docs/concepts.md"),
     (&["five repairs", "after five times"], "docs/concepts.md"),
     (&["only every ten seconds", "ten seconds later"], "docs/concepts.md"),
     (&["half of the rules"], "docs/values.md"),
     (&["15 seconds"], "docs/install.md"),
+    (&["two thirds"], "docs/install.md"),
+    (&["six times"], "docs/operations.md"),
+    (&["250 lines"], "docs/plan.md"),
+    (&["1,000 per rule"], "docs/adopt.md"),
+    (&["10,000 downwards"], "docs/karpenter.md"),
+    (&["once in 30 seconds"], "docs/quantities.md"),
     (&["32,256"], "docs/status-and-events.md"),
     (&["up to five minutes"], "docs/operations.md"),
 ];
