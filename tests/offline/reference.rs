@@ -46,8 +46,9 @@ fn without_trailing_spaces(text: &str) -> String {
 #[test]
 fn commands_are_documented_as_their_help() {
     let overview = printed(&["help"]);
-    let (_, list) = overview.split_once("Commands:\n").unwrap();
-    let names = list.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    let (groups, _) = overview.split_once("\nOptions:\n").unwrap();
+    let commands = groups.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let names = commands.filter_map(|line| line.split_whitespace().next());
     let mut text = String::new();
     for name in names.filter(|name| *name != "help") {
         write!(text, "\n## {name}\n\n```text\n{}\n```\n", help(name).0).unwrap();
