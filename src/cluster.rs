@@ -16,6 +16,7 @@ pub(crate) mod paging;
 mod patience;
 pub mod protobuf;
 pub(crate) mod requests;
+pub(crate) mod stored;
 mod transport;
 pub(crate) mod watch;
 pub(crate) mod watch_body;

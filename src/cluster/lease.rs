@@ -16,7 +16,6 @@ mod election;
 pub(crate) mod fake_api;
 pub(crate) mod holder;
 mod participant;
-mod stored;
 
 use std::fmt;
 use std::pin::pin;
@@ -36,13 +35,13 @@ use tracing::{debug, info, warn};
 use crate::cluster::client::over_new_connections;
 use crate::cluster::clock;
 use crate::cluster::error::describe;
+use crate::cluster::stored::Stored;
 use crate::cluster::watch::watch as watch_objects;
 use crate::model::api::FIELD_MANAGER;
 pub use election::{Acquire, Candidate};
 pub(crate) use election::{Election, Written};
 pub use participant::Leadership;
 pub(crate) use participant::{LeaseWrite, Participant};
-pub(crate) use stored::StoredLease;
 
 /// The timeout at the end for a write in flight, and then for the release, since the process must end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -205,7 +204,7 @@ async fn sleep_until_some(wake: Option<Instant>) {
 /// Reads and writes the Lease.
 #[derive(Clone)]
 pub(crate) struct Leases {
-    api: Api<StoredLease>,
+    api: Api<Stored<Lease>>,
     name: String,
 }
 
@@ -227,9 +226,9 @@ impl Leases {
 
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         watch_objects(self.api.clone(), config, seed).map_ok(|event| match event {
-            Event::Apply(StoredLease(lease)) => Event::Apply(lease),
-            Event::InitApply(StoredLease(lease)) => Event::InitApply(lease),
-            Event::Delete(StoredLease(lease)) => Event::Delete(lease),
+            Event::Apply(Stored(lease)) => Event::Apply(lease),
+            Event::InitApply(Stored(lease)) => Event::InitApply(lease),
+            Event::Delete(Stored(lease)) => Event::Delete(lease),
             Event::Init => Event::Init,
             Event::InitDone => Event::InitDone,
         })
@@ -238,7 +237,7 @@ impl Leases {
     /// Reads the Lease with a list, since the controllers' Role does not grant get.
     async fn read(&self) -> Result<Option<Lease>, kube::Error> {
         let params = ListParams::default().fields(&format!("metadata.name={}", self.name));
-        Ok(self.api.list(&params).await?.items.into_iter().next().map(|StoredLease(lease)| lease))
+        Ok(self.api.list(&params).await?.items.into_iter().next().map(|Stored(lease)| lease))
     }
 
     /// Writes the Lease, and reads it after a conflict: the watch may be silent for as long as a response may be lost.
@@ -255,7 +254,7 @@ impl Leases {
     async fn write(self, lease: Lease, limit: Duration) -> Written {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
         let name = lease.name_any();
-        let lease = StoredLease(lease);
+        let lease = Stored(lease);
         let request = async {
             if lease.resource_version().is_some() {
                 self.api.replace(&name, &params, &lease).await
@@ -264,7 +263,7 @@ impl Leases {
             }
         };
         match timeout(limit, request).await {
-            Ok(Ok(StoredLease(lease))) => Written::Done(Box::new(lease)),
+            Ok(Ok(Stored(lease))) => Written::Done(Box::new(lease)),
             Ok(Err(error)) => error.into(),
             Err(_) => Written::Failed(format!("cannot write the lease: no response within {limit:?}")),
         }

@@ -27,10 +27,11 @@ use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory::device_classes::by_resource;
 use crate::cli::inventory::pods::{PodEntry, Pods};
-use crate::cluster::lease::{StoredLease, holder};
+use crate::cluster::lease::holder;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, Page};
 use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::stored::Stored;
 use crate::controller::PROTECTION_LABEL;
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
@@ -83,7 +84,7 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         recent(requests),
         own(requests, namespace),
     );
-    let leases = leases.map(|leases: Vec<StoredLease>| leases.into_iter().map(|StoredLease(lease)| lease).collect());
+    let leases = leases.map(|leases: Vec<Stored<_>>| leases.into_iter().map(|Stored(lease)| lease).collect());
     let Recent { version, now, rejected, repairs } = recent;
     let Own { deployments, accounts } = own;
     Snapshot {

@@ -5,8 +5,9 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::cluster::clock;
+use crate::cluster::lease::LeaseName;
 use crate::cluster::lease::holder::{self, Kind};
-use crate::cluster::lease::{LeaseName, StoredLease};
+use crate::cluster::stored::Stored;
 
 /// Returns whether a controller holds an unexpired Lease; `None` if Leases cannot be listed.
 pub(in crate::cli) async fn leads(client: &Client) -> Option<bool> {
@@ -17,7 +18,7 @@ pub(in crate::cli) async fn leads(client: &Client) -> Option<bool> {
 pub(in crate::cli) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
     let (label, value) = holder::LABEL;
     let params = ListParams::default().labels(&format!("{label}={value}"));
-    let leases = Api::<StoredLease>::all(client.clone()).list(&params).await.ok()?;
+    let leases = Api::<Stored<Lease>>::all(client.clone()).list(&params).await.ok()?;
     let now = clock::now();
     let leads = |lease: &Lease| {
         let is_controller = holder::holder(lease).map(Kind::of) == Some(Kind::Controller);
@@ -27,5 +28,5 @@ pub(in crate::cli) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
         namespace: lease.metadata.namespace.unwrap_or_default(),
         name: lease.metadata.name.unwrap_or_default(),
     };
-    Some(leases.into_iter().map(|StoredLease(lease)| lease).filter(leads).map(name).collect())
+    Some(leases.into_iter().map(|Stored(lease)| lease).filter(leads).map(name).collect())
 }

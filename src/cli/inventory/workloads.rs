@@ -14,6 +14,7 @@ use super::error::ReadError;
 use super::read::requests;
 use crate::cluster::paging;
 use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::stored::Stored;
 use crate::model::label;
 
 /// Events have a kilobyte each.
@@ -140,7 +141,7 @@ async fn events(requests: &Requests, namespace: Option<&str>, about: &str) -> Re
     };
     let about = if about.is_empty() { String::new() } else { format!(",{about}") };
     let page = ListParams::default().limit(EVENT_PAGE_SIZE).fields(&format!("reason=FailedCreate{about}"));
-    paging::collect_at(requests, &Request::new(path), page, Some).await
+    paging::collect_at(requests, &Request::new(path), page, |Stored(event)| Some(event)).await
 }
 
 /// Returns the workloads that Events are about, each with the last one.

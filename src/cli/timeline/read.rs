@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::records::{Records, RuleObject};
 use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::stored::{Stored, remove_odd_times};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label;
 use crate::model::ledger::Ledger;
@@ -113,7 +114,8 @@ async fn node(requests: &Requests, name: &str) -> Result<(K8sNode, Node), ReadEr
     if label::is_dns_subdomain(name) {
         let request = Request::new(K8sNode::url_path(&(), None)).get(name, &GetParams::default());
         match requests.send::<Value>(request).await {
-            Ok(object) => {
+            Ok(mut object) => {
+                remove_odd_times(&mut object);
                 let node = ApiNode::deserialize(&object).map_err(unreadable)?;
                 let node = Node::new(node, &mut Interner::default());
                 return Ok((serde_json::from_value(object).map_err(unreadable)?, node));
@@ -149,7 +151,13 @@ async fn node_names(requests: &Requests) -> Result<Vec<String>, RequestError> {
 
 async fn events(requests: &Requests, selector: String) -> Result<Vec<Event>, RequestError> {
     let path = Request::new(Event::url_path(&(), Some(NAMESPACE)));
-    paging::collect_at(requests, &path, ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE), Some).await
+    paging::collect_at(
+        requests,
+        &path,
+        ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE),
+        |Stored(event)| Some(event),
+    )
+    .await
 }
 
 async fn rules(requests: &Requests) -> Result<Vec<DeserializeGuard<NodeExtendedResource>>, RequestError> {

@@ -14,6 +14,7 @@ use crate::cli::doctor::snapshot::{Read, RejectedPod, Repair, Version};
 use crate::cluster::clock;
 use crate::cluster::node_client::POD_PAGE_SIZE;
 use crate::cluster::requests::Requests;
+use crate::cluster::stored::Stored;
 use crate::model::resource_name::is_extended;
 
 /// How long an Event counts.
@@ -63,7 +64,7 @@ async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
 
 async fn rejected(requests: &Requests, now: Timestamp) -> Read<Vec<RejectedPod>> {
     let params = ListParams::default().fields("status.phase=Failed").limit(POD_PAGE_SIZE);
-    let pods = list(requests, "/api/v1/pods", params, |pod: Pod| rejected_pod(pod, now)).await;
+    let pods = list(requests, "/api/v1/pods", params, |Stored(pod)| rejected_pod(pod, now)).await;
     pods.map_err(|error| not_run("list pods", error))
 }
 
@@ -87,7 +88,7 @@ async fn repairs(requests: &Requests, now: Timestamp) -> Read<Vec<Repair>> {
         message: Option<String>,
     }
 
-    let keep = |event: Event| {
+    let keep = |Stored(event): Stored<Event>| {
         let is_recent = event.event_time.is_none_or(|time| now.duration_since(time.0) < RECENT);
         repair(&event.message?).filter(|_| is_recent)
     };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, PostParams};
@@ -10,7 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::clock;
 use crate::cluster::error::describe;
-use crate::cluster::lease::{LeaseName, StoredLease, holder};
+use crate::cluster::lease::{LeaseName, holder};
+use crate::cluster::stored::Stored;
 use crate::model::api::FIELD_MANAGER;
 
 /// The number of attempts to write, and the timeout of each.
@@ -53,11 +55,11 @@ async fn write_last(
     until: Timestamp,
 ) -> Result<(), LastWriteError> {
     let LeaseName { namespace, name } = lease;
-    let api = Api::<StoredLease>::namespaced(client.clone(), namespace);
+    let api = Api::<Stored<Lease>>::namespaced(client.clone(), namespace);
     // The controllers' Role does not grant get.
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let leases = api.list(&params).await.map_err(LastWriteError::Failed)?;
-    let Some(StoredLease(mut lease)) = leases.items.into_iter().next() else {
+    let Some(Stored(mut lease)) = leases.items.into_iter().next() else {
         return Err(LastWriteError::Lost("it was deleted".to_owned()));
     };
     match holder::holder(&lease) {
@@ -77,5 +79,5 @@ async fn write_last(
     spec.renew_time = Some(MicroTime(renewed));
     spec.lease_duration_seconds = i32::try_from(left).ok();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
-    api.replace(name, &params, &StoredLease(lease)).await.map(drop).map_err(LastWriteError::Failed)
+    api.replace(name, &params, &Stored(lease)).await.map(drop).map_err(LastWriteError::Failed)
 }

@@ -5,7 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::cluster::lease::{StoredLease, holder};
+use crate::cluster::lease::holder;
+use crate::cluster::stored::Stored;
 
 /// The default name of the Lease. Controllers of older versions set no label.
 const DEFAULT_NAME: &str = "node-resource-advertiser";
@@ -22,7 +23,7 @@ pub struct LeaseSelector {
 /// Lists the Leases.
 pub(super) async fn list(client: &Client, choice: &LeaseSelector) -> Result<Vec<Lease>, kube::Error> {
     let api = match &choice.namespace {
-        Some(namespace) => Api::<StoredLease>::namespaced(client.clone(), namespace),
+        Some(namespace) => Api::<Stored<Lease>>::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
     let by_name = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
@@ -36,7 +37,7 @@ pub(super) async fn list(client: &Client, choice: &LeaseSelector) -> Result<Vec<
     let mut leases = Vec::<Lease>::new();
     for params in all_params {
         let list = api.list(&params).await;
-        for StoredLease(lease) in list? {
+        for Stored(lease) in list? {
             if leases.iter().all(|other| other.metadata.uid != lease.metadata.uid) {
                 leases.push(lease);
             }
