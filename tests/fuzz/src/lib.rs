@@ -94,6 +94,20 @@ pub fn check_inputs(target: &str, least: usize) {
     println!("{}: {} inputs of the corpus, {checked} others", target.name, corpus.len());
 }
 
+/// Checks the corpus of a target, then this number of other inputs, the same in every run: for a target whose last
+/// differences only `make fuzz` may find.
+///
+/// # Panics
+/// Panics if an input breaks a guarantee, or if the target or its corpus does not exist.
+pub fn check_same_inputs(target: &str, count: usize) {
+    let target = Target::named(target).expect("a target of this name");
+    let corpus = inputs::corpus(target.name.trim_end_matches("-oracle"));
+    corpus.iter().for_each(|bytes| target.check(bytes));
+    let inputs = inputs::random(fastrand::Rng::with_seed(1), &corpus, target.is_text);
+    inputs.take(count).for_each(|bytes| target.check(&bytes));
+    println!("{}: {} inputs of the corpus, {count} others", target.name, corpus.len());
+}
+
 /// Prints the input of a check that panics.
 struct OnPanic<'a> {
     name: &'static str,
