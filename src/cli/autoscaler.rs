@@ -25,8 +25,7 @@ use std::sync::Arc;
 use super::args::ReadArgs;
 use super::message::{print_message, print_notes};
 use super::output::print;
-use super::rule_files;
-use crate::manifest::{Exclude, Glob, Inputs};
+use super::rule_files::{self, RuleFiles};
 use crate::model::label::printable;
 use crate::planner::rules::RuleSet;
 use check::difference::Comparison;
@@ -48,17 +47,8 @@ use tags::Tags;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// YAML or JSON files with rules, folders with such files, or - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
-    rules: Vec<PathBuf>,
-    /// Read subfolders of the folders in -f too
-    #[arg(short = 'R', long)]
-    recursive: bool,
-    /// Files and folders to skip in -f: a name or, if it contains a slash, a path; can be repeated
-    ///
-    /// `*` and `?` do not match a slash; `**` does.
-    #[arg(long, value_name = "GLOB")]
-    exclude: Vec<Glob>,
+    #[command(flatten)]
+    files: RuleFiles,
     /// The autoscaler, and for Cluster Autoscaler its cloud provider
     #[arg(long = "for", value_name = "AUTOSCALER", value_enum)]
     target: Target,
@@ -133,10 +123,8 @@ pub(super) async fn run(args: Args) -> ExitCode {
 /// Prints what was asked for, and returns whether everything is expressed and as declared.
 async fn answer(args: &Args) -> Result<bool, AutoscalerError> {
     args.check_combination()?;
-    let inputs =
-        Inputs { paths: args.rules.clone(), recursive: args.recursive, exclude: Exclude::from(args.exclude.clone()) };
     let mut templates = TemplateLabels::default();
-    let rules = rule_files::read_beside(&inputs, &mut |document| templates.add(&document.value))?;
+    let rules = rule_files::read_beside(&args.files.inputs(), &mut |document| templates.add(&document.value))?;
     let rules = RuleSet::new(rules.into_iter().map(Arc::new), []);
     match args.target.form() {
         None => args.of_karpenter(&rules, &templates).await,
@@ -174,7 +162,7 @@ impl Args {
             "--check-cluster is for karpenter and cluster-api: give a file with --check"
         } else if is_karpenter && self.output == Some(Format::Text) && !self.compares() {
             "--for karpenter has no format text: use -o yaml or json"
-        } else if self.rules.iter().chain(&self.check).filter(|path| path.as_os_str() == "-").count() > 1 {
+        } else if self.files.paths.iter().chain(&self.check).filter(|path| path.as_os_str() == "-").count() > 1 {
             "standard input (-) can be given only once, for -f or --check"
         } else {
             return Ok(());

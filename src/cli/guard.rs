@@ -7,14 +7,12 @@ mod selector;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::diff::label_filter::LabelFilter;
 use super::message::{print_message, print_notes};
 use super::output::print;
-use super::rule_files;
-use crate::manifest::{Exclude, Glob, Inputs};
+use super::rule_files::{self, RuleFiles};
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
 use error::GuardError;
@@ -29,17 +27,8 @@ use policies::Guard;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {
-    /// YAML or JSON files with rules, folders with such files, or - for standard input
-    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
-    rules: Vec<PathBuf>,
-    /// Read subfolders of the folders in -f too
-    #[arg(short = 'R', long)]
-    recursive: bool,
-    /// Files and folders to skip in -f: a name or, if it contains a slash, a path; can be repeated
-    ///
-    /// `*` and `?` do not match a slash; `**` does.
-    #[arg(long, value_name = "GLOB")]
-    exclude: Vec<Glob>,
+    #[command(flatten)]
+    files: RuleFiles,
     /// The pods: a label selector in kubectl's syntax
     #[arg(long, value_name = "SELECTOR")]
     pods: LabelFilter,
@@ -95,11 +84,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn answer(args: &Args) -> Result<(), GuardError> {
-    let rules = rule_files::read(&Inputs {
-        paths: args.rules.clone(),
-        recursive: args.recursive,
-        exclude: Exclude::from(args.exclude.clone()),
-    })?;
+    let rules = rule_files::read(&args.files.inputs())?;
     let guard = args.guard(&rules)?;
     let objects = guard.objects(args.reject_only);
     let rendered = match args.output {

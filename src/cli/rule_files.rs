@@ -1,11 +1,36 @@
 //! Rules in files, for commands that need them valid.
 
+use std::path::PathBuf;
+
 use super::error::Error;
 use super::message::print_notes;
 use super::output::has_colour;
-use crate::manifest::{self, Document, Inputs, Limits};
+use crate::manifest::{self, Document, Exclude, Glob, Inputs, Limits};
 use crate::planner::rules::Rule;
 use crate::validate::{Format, Severity, Validator};
+
+/// The files of a command that needs rules from files.
+#[derive(Debug, clap::Args)]
+pub(super) struct RuleFiles {
+    /// YAML or JSON files with rules, folders with such files, or - for standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
+    pub(super) paths: Vec<PathBuf>,
+    /// Read subfolders of the folders in -f too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Files and folders to skip in -f: a name or, if it contains a slash, a path; can be repeated
+    ///
+    /// `*` and `?` do not match a slash; `**` does.
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<Glob>,
+}
+
+impl RuleFiles {
+    pub(super) fn inputs(&self) -> Inputs {
+        let exclude = Exclude::from(self.exclude.clone());
+        Inputs { paths: self.paths.clone(), recursive: self.recursive, exclude }
+    }
+}
 
 /// Reads and validates rules, and reports problems, as `validate` does. A note counts the unreadable files of others.
 ///
