@@ -53,6 +53,9 @@ where
     }
 }
 
+/// The page size of Events, which have a kilobyte each.
+pub(crate) const EVENT_PAGE_SIZE: u32 = 1000;
+
 /// Lists objects of any shape at a path, with the page size and selectors of `page`. A list that takes so long that its
 /// rest expires starts again, a few times.
 ///

@@ -12,13 +12,11 @@ use serde::Deserialize;
 
 use super::error::ReadError;
 use super::read::requests;
-use crate::cluster::paging;
+use crate::cluster::paging::{self, EVENT_PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::cluster::stored::Stored;
 use crate::model::label;
 
-/// Events have a kilobyte each.
-const EVENT_PAGE_SIZE: u32 = 1000;
 /// The most workloads that are read because of their Events.
 const MOST_FAILING: usize = 20;
 

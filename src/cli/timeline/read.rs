@@ -14,7 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::records::{Records, RuleObject};
-use crate::cluster::paging::{self, PAGE_SIZE};
+use crate::cluster::paging::{self, EVENT_PAGE_SIZE, PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::cluster::stored::{Stored, remove_odd_times};
 use crate::model::api::NodeExtendedResource;
@@ -28,8 +28,6 @@ use crate::planner::rules::Rule;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The namespace of Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";
-/// Events have a kilobyte each.
-const EVENT_PAGE_SIZE: u32 = 1000;
 
 /// Why a node's past cannot be read.
 #[derive(Debug, Error)]
