@@ -90,7 +90,10 @@ impl Repairs<'_> {
     /// The value of another node is repaired.
     fn assert_another(&mut self) {
         self.number += 1;
-        let (began, node) = (Instant::now(), format!("node-{}", self.number));
+        let node = format!("node-{}", self.number);
+        // Before it has the value, another one would be a conflict.
+        self.cluster.wait_advertised(&node, DONGLE, "4");
+        let began = Instant::now();
         self.cluster.write_quantity(&node, DONGLE, "7");
         self.cluster.wait_advertised(&node, DONGLE, "4");
         println!("repaired after {:?}", began.elapsed());
