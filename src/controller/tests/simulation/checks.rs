@@ -48,6 +48,8 @@ pub(super) struct Sent {
     version: u64,
     /// What pods request on the node that a patch is for, if that is known.
     pods: Option<Usage>,
+    /// The same, also if it was known only until a while ago: enough to raise a value, and not to lower one.
+    last_known_pods: Option<Usage>,
 }
 
 impl Checks {
@@ -101,9 +103,9 @@ impl World {
     /// What a process knows now.
     pub(super) fn sent(&mut self, number: usize, effect: &Effect) -> Sent {
         let instant = self.clock(number).instant;
-        let pods = match effect {
-            Effect::PatchNode { node, .. } => self.known_usage(number, node),
-            _ => None,
+        let (pods, last_known_pods) = match effect {
+            Effect::PatchNode { node, .. } => (self.known_usage(number, node), self.last_known_usage(number, node)),
+            _ => (None, None),
         };
         let process = &self.processes[number];
         let right = match (process.leads_since, process.knows_rules) {
@@ -120,6 +122,7 @@ impl World {
             rules: process.streams[1].position,
             version: self.server.version(),
             pods,
+            last_known_pods,
         }
     }
 
@@ -180,7 +183,7 @@ impl World {
             history: &history,
             keeps_condition: self.processes[number].keeps_condition,
             pods: sent.pods.as_ref(),
-            most_pods: None,
+            most_pods: sent.last_known_pods.as_ref(),
         };
         let checked = write.check();
         let who = Arc::clone(&self.processes[number].name);
@@ -216,6 +219,16 @@ impl World {
     fn known_usage(&self, number: usize, node: &str) -> Option<Usage> {
         let now = self.clock(number).instant;
         let is_known = matches!(self.processes[number].reconciler.usage_on(node, now), PodUsage::Known(_));
+        is_known.then(|| self.usage_at(self.processes[number].streams[PODS].position, node))
+    }
+
+    /// What pods request on a node, as the watch of a process showed last, whether or not it still follows.
+    fn last_known_usage(&self, number: usize, node: &str) -> Option<Usage> {
+        let now = self.clock(number).instant;
+        let is_known = !matches!(
+            self.processes[number].reconciler.usage_on(node, now),
+            PodUsage::NotFetched | PodUsage::Unavailable(_)
+        );
         is_known.then(|| self.usage_at(self.processes[number].streams[PODS].position, node))
     }
 
