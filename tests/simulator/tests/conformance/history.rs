@@ -36,9 +36,11 @@ impl History {
         }
     }
 
-    /// Returns whether a version is known.
-    pub(crate) fn has(&self, version: &str) -> bool {
-        self.versions.iter().any(|(other, _)| other == version)
+    /// Returns whether a version is of a write after all known ones.
+    pub(crate) fn is_next(&self, version: &str) -> bool {
+        let number = |version: &str| version.parse::<u64>().ok();
+        let newest = self.versions.iter().filter_map(|(version, _)| number(version)).max();
+        number(version) > newest
     }
 
     /// Returns the version of the write this number of writes ago, or of the oldest.

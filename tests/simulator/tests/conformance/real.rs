@@ -79,7 +79,8 @@ impl<'a> Real<'a> {
         Ok(self.exchanges.compared(operation, path, (code, &body)))
     }
 
-    /// Only a watch shows the version of a deletion or a binding; no response contains it.
+    /// Only a watch shows the version of a deletion or a binding; no response contains it. An earlier pod of the same name
+    /// was modified too, when it was marked as deleted.
     fn note_shown(&mut self, kind: Kind, key: &Key, change: &str) -> Result<()> {
         let (_, observer) = self.watches.get_mut(&observer(kind)).context("an observer")?;
         let history = &mut self.exchanges.history;
@@ -88,7 +89,7 @@ impl<'a> Real<'a> {
             for event in observer.events.range(seen..) {
                 let is_it = event["type"] == change && Key::of(&event["object"]) == *key;
                 let version = event["object"]["metadata"]["resourceVersion"].as_str();
-                if is_it && version.is_some_and(|version| !history.has(version)) {
+                if is_it && version.is_some_and(|version| history.is_next(version)) {
                     history.note(kind, key, &event["object"]);
                     return Ok(());
                 }
