@@ -222,6 +222,14 @@ impl Nodes {
         problems.filter(is_new).map(|(place, _)| place).collect()
     }
 
+    /// Forgets the states of rules on all nodes, so that all their problems are new.
+    pub(super) fn forget_standings(&mut self) {
+        let names: Vec<_> = self.by_name.iter().map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            self.record(&name, &[]);
+        }
+    }
+
     /// Returns whether all nodes have been listed once.
     pub(super) fn listed(&self) -> bool {
         self.listed

@@ -113,9 +113,11 @@ impl Fleet {
         self.enqueue(name, Rank::Changed, now);
     }
 
-    /// Plans every node again, and drops all planned changes.
+    /// Plans every node again, and drops all planned changes. Problems are reported again: Events that waited when the
+    /// last term ended were never sent.
     pub(super) fn restart(&mut self, now: Instant) {
         self.rollouts.clear();
+        self.nodes.forget_standings();
         for (_, state) in self.nodes.unordered_mut() {
             state.reset(now);
             state.pending_since = Some(now);

@@ -58,6 +58,23 @@ fn deadline_of_a_patch_is_never_beyond_the_lease() {
     assert!(*deadline <= renewed + Duration::from_secs(15), "{:?}", deadline.duration_since(renewed));
 }
 
+/// I10: the Events that waited when the last term ended were never sent.
+#[test]
+fn problem_is_reported_again_in_the_next_term() {
+    let mut world = World::leading(1, &[]);
+    world.set_dongles("node-0", 7);
+    world.set_rule("dongle", json!({}));
+    let conflicts = |world: &mut World| {
+        world.pass(20);
+        std::mem::take(&mut world.events).iter().filter(|reason| *reason == "Conflict").count()
+    };
+    assert_eq!(conflicts(&mut world), 2, "on the node, and on the rule");
+    assert_eq!(conflicts(&mut world), 0, "nothing is new");
+    world.renews_no_more();
+    world.renews = true;
+    assert_eq!(conflicts(&mut world), 2);
+}
+
 /// I4: a leader whose rule watch is behind withdraws nothing before it has listed the rules.
 #[test]
 fn new_leader_lists_the_rules_before_it_withdraws() {
