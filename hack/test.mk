@@ -128,7 +128,7 @@ test-attacks: build-tests controlplane controlplane-extras ## Attack the memory 
 
 # A test that has ever failed under load is repeated under load.
 .PHONY: test-repeat
-test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
+test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds karpenter ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
 	@$(STEP) hack/test-repeat.sh $(or $(N),20) $(TESTS)
 
 # The same few thousand operations each time.
