@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::{commands, program};
 
@@ -73,8 +74,10 @@ fn is_installed(shell: &str) -> bool {
 impl Shell {
     /// Returns what the shell completes at the end of a line.
     fn completed(&self, line: &[&str]) -> Vec<String> {
-        let name = format!("completion-{}-{}", self.name, line.join("-"));
-        let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // Tests that run at once may ask the same.
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let number = ASKED.fetch_add(1, Ordering::Relaxed);
+        let folder: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("completion-{number}"));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
         let script = program(&["completions", self.name]);
