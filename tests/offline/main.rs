@@ -30,8 +30,12 @@ mod gitops;
 mod guard;
 /// The layers of the source tree.
 mod layers;
+/// The links of the pages.
+mod links;
 /// The log of the controller.
 mod log;
+/// The pictures in `docs/images/`.
+mod pictures;
 /// `plan`, by files and what it prints of them.
 mod plan;
 /// The words of the pages.
