@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use harness::documents::{self, Block, Marker};
+use regex::Regex;
 
 use crate::{autoscaler, guard, plan, read, validate};
 
@@ -83,6 +85,58 @@ fn reason_names_a_test_that_exists() {
     for (name, file) in [("gone", file), ("check_reason", file), ("gone", "tests/offline/gone.rs")] {
         assert!(check_reason(&format!("as {name} in {file} does")).is_err(), "{name} in {file}");
     }
+}
+
+/// What a block names that does not exist: targets of make, and files of the repository.
+fn missing_names(text: &str) -> Vec<String> {
+    let makefiles = ["Makefile", "hack/test.mk", "hack/kubernetes.mk", "hack/containers.mk", "hack/tools.mk"].map(read);
+    let words: Vec<_> = text.split_whitespace().map(|word| word.trim_matches(['\'', '"', ',', ';'])).collect();
+    let targets = words.windows(2).filter(|pair| pair[0] == "make").map(|pair| pair[1]);
+    let is_target = |target: &str| makefiles.iter().any(|file| file.contains(&format!("\n{target}:")));
+    let missing = targets.filter(|target| !is_target(target)).map(|target| format!("make {target}"));
+    let folders = ["charts/", "crds/", "deploy/", "docs/", "examples/", "hack/"];
+    let files = words.iter().filter(|word| folders.iter().any(|folder| word.starts_with(folder)));
+    let exists = |file: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists();
+    missing.chain(files.filter(|file| !exists(file)).map(|file| (*file).to_owned())).collect()
+}
+
+/// Nothing runs these blocks, so the least is that bash reads them, and that what they name exists.
+#[test]
+fn commands_that_no_test_runs_are_bash_and_name_what_exists() {
+    let blocks = documents::blocks(&documents::pages().unwrap()).unwrap();
+    let image = Regex::new(r"noderesource/node-resource-advertiser:([0-9.]+)").unwrap();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for block in blocks.iter().filter(|block| matches!(block.marker, Marker::NotRun(_))) {
+        let commands: Vec<_> = block.steps().into_iter().map(|step| step.command).collect();
+        let text = commands.join("\n");
+        let parsed = Command::new("bash").args(["-n", "-c", &text]).output().unwrap();
+        let versions = image.captures_iter(&text).map(|found| found[1].to_owned());
+        let other = versions.filter(|version| version != env!("CARGO_PKG_VERSION"));
+        let place = format!("{}:{}", block.page, block.line);
+        wrong.extend(
+            (!parsed.status.success()).then(|| format!("{place}: {}", String::from_utf8_lossy(&parsed.stderr))),
+        );
+        wrong.extend(missing_names(&text).into_iter().chain(other).map(|name| format!("{place}: {name}")));
+        count += commands.len();
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(count > 20, "{count} commands");
+}
+
+/// Both pages have them, so that neither reader has to follow a link for the first three commands.
+#[test]
+fn readme_installs_as_getting_started_does() {
+    let readme = read("README.md");
+    let installation = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(installation.lines().count(), 3, "{installation}");
+    assert!(read("docs/getting-started.md").contains(installation), "{installation}");
+}
+
+#[test]
+fn name_that_does_not_exist_is_missing() {
+    let text = "make demo CONTEXT=a && make gone\nkubectl apply -f crds/ -f 'examples/gone.yaml' -f examples/pod.yaml";
+    assert_eq!(missing_names(text), ["make gone", "examples/gone.yaml"]);
 }
 
 fn check(block: &Block) -> Result<(), String> {

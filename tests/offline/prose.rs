@@ -1,4 +1,4 @@
-//! The words of the pages: phrases that do not return, and numbers that stand on one page.
+//! The words of the pages: how many, phrases that do not return, and numbers that stand on one page.
 
 use harness::documents;
 
@@ -38,29 +38,52 @@ const FACTS: [(&[&str], &str); 14] = [
     (&["up to five minutes"], "docs/operations.md"),
 ];
 
-/// The pages with their prose on one line: without code and generated parts.
-fn pages() -> Vec<(String, String)> {
+/// How many words the pages may have together, and each of them: a reader's time is the cost of a page. The runbook is
+/// read in parts.
+const WORDS: usize = 29_000;
+const WORDS_OF_A_PAGE: usize = 1_700;
+const READ_IN_PARTS: &str = "docs/runbook.md";
+
+/// The pages that are written by hand, and their texts.
+fn written_pages() -> Vec<(String, String)> {
     let root = harness::project_file("");
     let paths = documents::pages().unwrap().into_iter();
     let pages =
         paths.map(|path| (path.strip_prefix(&root).unwrap().display().to_string(), std::fs::read_to_string(&path)));
     let is_written = |name: &str| name.starts_with("docs/") || name.starts_with("charts/") || !name.contains('/');
     let written = pages.filter(|(name, _)| is_written(name) && name != "docs/api.md");
-    written.map(|(name, text)| (name, prose(&text.unwrap()))).collect()
+    written.map(|(name, text)| (name, text.unwrap())).collect()
 }
 
-/// Returns a text without fenced code and without what is between `made by` and `end of`, in single spaces.
-fn prose(text: &str) -> String {
-    let mut is_left_out = false;
-    let mut words = Vec::new();
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") || line.contains(": made by ") || line.starts_with("<!-- end of ") {
-            is_left_out = !is_left_out;
-        } else if !is_left_out && !line.starts_with("<!-- ") {
-            words.extend(line.split_whitespace());
+/// The pages with their prose in single spaces: without code and generated parts.
+fn pages() -> Vec<(String, String)> {
+    let prose = |text: &str| {
+        let mut is_code = false;
+        let lines = by_hand(text).filter(|line| {
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            !is_code && !is_fence
+        });
+        lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    };
+    written_pages().into_iter().map(|(name, text)| (name, prose(&text))).collect()
+}
+
+/// Returns the lines of a text without comments, and without what is between `made by` and `end of`.
+fn by_hand(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_generated = false;
+    text.lines().filter(move |line| {
+        if line.contains(": made by ") || line.starts_with("<!-- end of ") {
+            is_generated = !is_generated;
         }
-    }
-    words.join(" ")
+        !is_generated && !line.starts_with("<!-- ")
+    })
+}
+
+/// Counts the words of a text, those of commands included. What has neither a letter nor a digit is none.
+fn count_words(text: &str) -> usize {
+    let words = by_hand(text).flat_map(str::split_whitespace);
+    words.filter(|word| word.contains(char::is_alphanumeric) && !word.starts_with("```")).count()
 }
 
 /// Whether a text has these words, and not only the beginning or the end of longer ones.
@@ -69,6 +92,26 @@ fn has_words(text: &str, words: &str) -> bool {
         let [before, after] = [text[..start].chars().next_back(), text[start + words.len()..].chars().next()];
         ![before, after].into_iter().flatten().any(char::is_alphanumeric)
     })
+}
+
+#[test]
+fn generated_parts_and_marks_are_no_words_written_by_hand() {
+    let text = "# Two words\n<!-- not run: a reason -->\n```sh\nkubectl get -A\n```\n<!-- codes: made by X -->\n| a |\n<!-- end of \
+        codes -->\n| x | 4 |\n";
+    assert_eq!(count_words(text), "Two words kubectl get -A x 4".split(' ').count());
+}
+
+/// Each page is written for a reader who has a question, and what it says stands nowhere else.
+#[test]
+fn pages_have_few_words() {
+    let counted: Vec<_> = written_pages().into_iter().map(|(page, text)| (count_words(&text), page)).collect();
+    // These are about how the project is made.
+    let counted = counted.iter().filter(|(_, page)| !["RELEASE.md", "STYLE.md"].contains(&page.as_str()));
+    let is_long = |(words, page): &&(usize, String)| *words > WORDS_OF_A_PAGE && page != READ_IN_PARTS;
+    let long: Vec<_> = counted.clone().filter(is_long).collect();
+    assert!(long.is_empty(), "above {WORDS_OF_A_PAGE} words: {long:?}");
+    let total: usize = counted.map(|(words, _)| words).sum();
+    assert!((WORDS / 2..=WORDS).contains(&total), "{total} words, and at most {WORDS} are wanted");
 }
 
 #[test]

@@ -4,12 +4,12 @@ use node_resource_advertiser::model::api::Reason;
 
 use crate::read;
 
-/// The first column of the table below a heading, without its marks.
+/// The names in the first column of the table below a heading, without its marks.
 fn column(heading: &str) -> BTreeSet<String> {
     let text = read("docs/status-and-events.md");
     let section = text.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
-    rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    cells.flat_map(|cell| cell.split('`').step_by(2)).filter(|name| name.len() > 2).map(str::to_owned).collect()
 }
 
 #[test]
