@@ -113,7 +113,7 @@ crds: ## Generate crds/ and the charts' copies from the Rust types
 	cd tests/tools && go run ./ruleschema "$$OLDPWD" && go run ./apireference "$$OLDPWD"
 
 .PHONY: recording
-recording: controlplane ## Record the demo: docs/images/demo.cast and docs/images/demo.svg
+recording: controlplane ## Record what README shows: docs/images/demo.cast and docs/images/demo.svg
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
 	@target/debug/demo --record docs/images/demo
 

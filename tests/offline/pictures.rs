@@ -141,3 +141,26 @@ fn picture_has_its_lines_and_the_colors_of_its_cells() {
     assert!(drawn.contains("<text class=\"good\" x=\"32\" y=\"13\" textLength=\"32\">fine</text>\n"), "{drawn}");
     assert!(drawn.contains("<text class=\"bad\" x=\"80\" y=\"13\" textLength=\"64\">not fine</text>\n"), "{drawn}");
 }
+
+/// What README shows a newcomer, as `make recording` plays it.
+#[test]
+fn recording_is_short_and_shows_each_step() {
+    let cast = crate::read("docs/images/demo.cast");
+    let lines: Vec<serde_json::Value> = cast.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.last().unwrap()[0].as_f64().is_some_and(|end| end <= 20.0), "seconds");
+    let shown: String = lines.iter().filter_map(|line| line[2].as_str()).collect();
+    let steps = [
+        "quantity: 4",
+        "pod/dongle-user created",
+        "Running",
+        "node/node-1 patched",
+        "4\r\n",
+        "\"dongle\" deleted",
+        "nothing",
+    ];
+    let mut rest = shown.as_str();
+    for step in steps {
+        (_, rest) = rest.split_once(step).unwrap_or_else(|| panic!("{step:?} is not shown next: {rest}"));
+    }
+    assert!(!shown.contains("policy") && !shown.contains("WARN"), "{shown}");
+}

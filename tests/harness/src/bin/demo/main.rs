@@ -29,7 +29,7 @@ struct Args {
     context: Option<String>,
     /// Play the story with Karpenter, on a control plane of its own.
     karpenter: bool,
-    /// Where a recording goes, without its extension.
+    /// Where a recording of the short story, or of the one with Karpenter, goes, without its extension.
     record: Option<String>,
 }
 
@@ -72,7 +72,11 @@ fn demo(args: &Args) -> Result<()> {
         None => Place::start()?,
     };
     let stage = Stage::new(place, interrupted);
-    let play = if args.karpenter { karpenter::play } else { story::play };
+    let play = match &args.record {
+        _ if args.karpenter => karpenter::play,
+        Some(_) => story::play_in_short,
+        None => story::play,
+    };
     let played = play(&stage).and_then(|controller| {
         if args.keep {
             stage.stay()?;

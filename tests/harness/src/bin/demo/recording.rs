@@ -9,9 +9,11 @@ use serde_json::json;
 
 use crate::stage::Output;
 
-/// What a reader waits for at most, and how long the last screen stays.
-const MAX_PAUSE: Duration = Duration::from_millis(1500);
-const END: Duration = Duration::from_secs(5);
+/// What a reader waits for at most.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// Of it all, and of the last screen.
+const LENGTH: Duration = Duration::from_secs(20);
+const END: Duration = Duration::from_secs(3);
 
 /// Of the terminal, in characters, and of a character, in pixels.
 const COLUMNS: usize = 110;
@@ -35,7 +37,9 @@ impl Recording {
                 time += reading_time(line);
             }
         }
-        Self { lines }
+        // Shorter pauses, in proportion, where it would take too long.
+        let factor = ((LENGTH - END).as_secs_f64() / time.as_secs_f64()).min(1.0);
+        Self { lines: lines.into_iter().map(|(time, line): (Duration, _)| (time.mul_f64(factor), line)).collect() }
     }
 
     /// Writes `<path>.cast` and `<path>.svg`.

@@ -31,6 +31,30 @@ pub(crate) fn play(stage: &Stage) -> Result<Controller> {
     Ok(controller)
 }
 
+/// What README shows in twenty seconds, on a control plane of its own. What comes before is not recorded.
+pub(crate) fn play_in_short(stage: &Stage) -> Result<Controller> {
+    let controller = install(stage)?;
+    let node = &stage.place().node;
+    stage.show(&format!("kubectl label node {node} example.com/has-dongle=true"), "", "labeled")?;
+    stage.take_output();
+
+    stage.heading("A rule: four dongles on every node with a label");
+    stage.show("grep -v '^#' examples/dongle.yaml", "", "quantity: 4")?;
+    stage.show("kubectl apply -f examples/dongle.yaml", "", "created")?;
+    stage.show("kubectl get ner", "dongle", "1/1     4")?;
+    stage.heading("A pod that requests three of them runs");
+    stage.show("kubectl apply -f examples/pod.yaml", "", "created")?;
+    stage.show("kubectl get pod dongle-user", "dongle-user", "Running")?;
+    stage.heading("Reset them to 0, as a kubelet does after a reboot: the controller repairs that at once");
+    stage.show(&zero(node), "", "patched")?;
+    stage.show(&quantity(node, "capacity"), "", "4")?;
+    stage.heading("Delete the rule: nothing is left on the node, and the pod runs on");
+    stage.show("kubectl delete ner dongle", "", "deleted")?;
+    stage.show(&left(node), "", "nothing")?;
+    stage.show("kubectl get pod dongle-user", "dongle-user", "Running")?;
+    Ok(controller)
+}
+
 fn install(stage: &Stage) -> Result<Controller> {
     let place = stage.place();
     stage.heading(match (place.control_plane(), place.runs_pods) {
@@ -54,13 +78,13 @@ pub(crate) fn install_controller(stage: &Stage) -> Result<Controller> {
         "kubectl wait --for=condition=Established crd/nodeextendedresources.noderesource.dev --timeout=180s";
     stage.show(established, "", "condition met")?;
     let controller = stage.start_controller()?;
-    let ready = wait_until("the controller to have listed rules and nodes", || {
+    let listed = wait_until("the controller to have listed rules and nodes", || {
         stage.check_interrupted()?;
         let log = controller.log();
-        let listed = log.contains("all rules listed") && log.contains("all nodes listed");
-        Ok(listed.then_some(log))
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("listed")).map(str::to_owned).collect();
+        Ok(["all rules listed", "all nodes listed"].iter().all(|text| log.contains(text)).then_some(lines))
     })?;
-    stage.print(&ready);
+    stage.print(&format!("{}\n", listed.join("\n")));
     Ok(controller)
 }
 
@@ -121,16 +145,25 @@ fn five_dongles(stage: &Stage) -> Result<()> {
 fn repair(stage: &Stage) -> Result<()> {
     let node = &stage.place().node;
     stage.heading("Set the node's dongles to 0, as a kubelet does after a reboot");
-    let path = "/status/capacity/example.com~1dongle";
-    let zero = format!(
-        "kubectl patch node {node} --subresource=status --type=json -p '[{{\"op\":\"replace\",\"path\":\"{path}\",\"value\":\"0\"}}]'"
-    );
-    stage.show(&zero, "", "patched")?;
+    stage.show(&zero(node), "", "patched")?;
 
     stage.heading("The controller repairs it at once, and an Event names the field manager");
     stage.show(&quantity(node, "capacity"), "", "5")?;
     let events = "kubectl get events -n default --field-selector reason=Repaired -o custom-columns=ON:.involvedObject.name,MESSAGE:.message";
     stage.show(events, node, "kubectl-patch")
+}
+
+/// A command that sets the dongles of a node to 0.
+fn zero(node: &str) -> String {
+    let path = "/status/capacity/example.com~1dongle";
+    format!(
+        "kubectl patch node {node} --subresource=status --type=json -p '[{{\"op\":\"replace\",\"path\":\"{path}\",\"value\":\"0\"}}]'"
+    )
+}
+
+/// A command that prints what is left of the dongles on a node.
+fn left(node: &str) -> String {
+    format!("kubectl get node {node} -o yaml | grep -E 'example.com/dongle|noderesource.dev' || echo nothing")
 }
 
 /// A command that prints the dongles of a node.
@@ -202,11 +235,7 @@ fn back_to_nothing(stage: &Stage) -> Result<()> {
     let place = stage.place();
     stage.heading("Delete the rule: nothing is left on the node");
     stage.show("kubectl delete ner dongle", "", "deleted")?;
-    let left = format!(
-        "kubectl get node {} -o yaml | grep -E 'example.com/dongle|noderesource.dev' || echo nothing",
-        place.node
-    );
-    stage.show(&left, "", "nothing")?;
+    stage.show(&left(&place.node), "", "nothing")?;
     if place.runs_pods {
         stage.heading("The pods keep running");
         stage.show("kubectl get pods", "dongle-user", "Running")?;
