@@ -118,7 +118,7 @@ test-image: dist-for-tests tools ## Check that images and charts are well formed
 	@$(STEP) bash -ec 'IMAGE=$$PWD/$(TEST_IMAGE) $(CARGO_TEST) --test oci; $(if $(RELEASE),,$(TOOLS)/crane validate --tarball $(TEST_IMAGE))'
 
 .PHONY: test-e2e
-test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds ## Run the tests against a real control plane
+test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds example-crds ## Run the tests against a real control plane
 	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter:: --skip chart::random_values:: --test-threads $(E2E_THREADS)
 
 # What `make test` does with half of the memory and fewer rules.
@@ -128,7 +128,7 @@ test-attacks: build-tests controlplane controlplane-extras ## Attack the memory 
 
 # A test that has ever failed under load is repeated under load.
 .PHONY: test-repeat
-test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds karpenter ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
+test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds example-crds karpenter ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
 	@$(STEP) hack/test-repeat.sh $(or $(N),20) $(TESTS)
 
 # The same few thousand operations each time.

@@ -25,6 +25,16 @@ tools: ## Build helm and other tools for the charts and the image into target/to
 monitoring-crds:
 	@$(STEP) hack/crds.sh target/tools/crds tests/tools/alerts $(PROMETHEUS_OPERATOR) $(PROMETHEUS_OPERATOR_CRDS)
 
+# Only for their CRDs, which manifests in examples/ have to fit.
+KUEUE := sigs.k8s.io/kueue@v0.17.0
+KUEUE_CRDS := $(addprefix config/components/crd/bases/kueue.x-k8s.io_,clusterqueues.yaml localqueues.yaml resourceflavors.yaml)
+
+.PHONY: example-crds
+example-crds: CRDS := hack/crds.sh target/tools/example-crds tests/karpenter
+example-crds:
+	@$(STEP) bash -ec '$(CRDS) $(KUEUE) $(KUEUE_CRDS); \
+		$(CRDS) sigs.k8s.io/karpenter pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml'
+
 # Flux, and a program that reports health like Flux, Helm and Argo CD: see tests/gitops/go.mod.
 .PHONY: gitops-tools
 gitops-tools: ## Build Flux and other GitOps tools into target/tools/bin/ (some minutes, once)
