@@ -50,7 +50,7 @@ build: ## Build the program: target/release/node-resource-advertiser
 	cargo build --release --locked
 
 .PHONY: image
-image: tools cargo-about cargo-auditable ## Build a container image for this machine without Docker: target/image.tar
+image: cargo-about cargo-auditable ## Build a container image for this machine without Docker: target/image.tar
 	@$(STEP) bash -ec 'hack/licenses.sh target/licenses/image; \
 		hack/image.sh target/image.tar target/licenses/image "$$(hack/program.sh host)"'
 

@@ -21,7 +21,7 @@ const RETIRED: [(&str, &str); 14] = [
 ];
 
 /// Facts with a number, in the spellings that pages have used, and the page of each: the others link to it.
-const FACTS: [(&[&str], &str); 14] = [
+const FACTS: [(&[&str], &str); 25] = [
     (&["50 such patches", "50 patches", "50 per second", "50 nodes per second"], "docs/concepts.md"),
     (&["last 20 patches"], "docs/concepts.md"),
     (&["five repairs", "after five times"], "docs/concepts.md"),
@@ -36,6 +36,17 @@ const FACTS: [(&[&str], &str); 14] = [
     (&["once in 30 seconds"], "docs/quantities.md"),
     (&["32,256"], "docs/status-and-events.md"),
     (&["up to five minutes"], "docs/operations.md"),
+    (&["126943"], "docs/protection.md"),
+    (&["100 ms after"], "docs/protection.md"),
+    (&["24 endless loops"], "docs/protection.md"),
+    (&["12 of 12"], "docs/verification.md"),
+    (&["0 of 3"], "docs/verification.md"),
+    (&["at most ten Events"], "docs/status-and-events.md"),
+    (&["496 extended resources"], "docs/status-and-events.md"),
+    (&["45,000"], "docs/runbook.md"),
+    (&["2 KiB, and 200"], "docs/runbook.md"),
+    (&["four minutes"], "docs/install.md"),
+    (&["78 characters"], "docs/autoscalers.md"),
 ];
 
 /// How many words the pages may have together, and each of them: a reader's time is the cost of a page. The runbook is
