@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use crate::support::program;
 
 const LABEL: &str = "example.com/has-dongle";
-/// What Karpenter finds for a pod that requests more than any node would have.
-const NO_INSTANCE_TYPE: &str = "no instance type has enough resources";
+/// What Karpenter reports of a pod that requests what no node would have. Why, it says once in five minutes: before it
+/// knows the instance types, the NodePool has filtered them all out.
+const NO_INSTANCE_TYPE: &str = "Failed to schedule pod, ";
 const STARTING: &str = "example.com/starting";
 
 /// A cluster without nodes, in which Karpenter may create some.

@@ -28,7 +28,7 @@ pub(crate) fn play(stage: &Stage) -> Result<Controller> {
     stage.heading("A pod requests three dongles: Karpenter knows no node that would have any");
     stage.show("kubectl apply -f examples/pod.yaml", "", "created")?;
     let events = "kubectl get events --field-selector involvedObject.name=dongle-user -o custom-columns=FROM:.source.component,MESSAGE:.message";
-    stage.show(events, "karpenter", "no instance type has enough resources")?;
+    stage.show(events, "karpenter", "Failed to schedule pod")?;
 
     stage.heading("A NodeOverlay from the rule: Karpenter creates a node, and waits for its dongles");
     stage.show(&format!("{OVERLAYS} | kubectl apply -f -"), "", "created")?;
