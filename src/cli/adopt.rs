@@ -12,7 +12,7 @@ mod names;
 mod proposal;
 mod read;
 mod render;
-mod snapshot;
+pub(super) mod snapshot;
 mod survey;
 #[cfg(test)]
 mod tests;

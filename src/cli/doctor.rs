@@ -6,11 +6,11 @@
 
 mod accounts;
 mod checks;
-mod finding;
+pub(super) mod finding;
 mod lists;
-mod read;
+pub(super) mod read;
 mod report;
-mod snapshot;
+pub(super) mod snapshot;
 #[cfg(test)]
 mod tests;
 

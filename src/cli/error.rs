@@ -9,6 +9,7 @@ use super::diff::files::FileError;
 use super::diff::filter::UnknownName;
 use super::prune::lease_guard::LeaseGuardError;
 use super::prune::nodes::PlanPruneError;
+use super::prune::unrecorded::error::UnrecordedError;
 use super::settings::InvalidSettings;
 use crate::cluster::client::ConnectError;
 use crate::cluster::lease::LeaseName;
@@ -60,8 +61,13 @@ pub enum Error {
     /// Nodes cannot be read.
     #[error(transparent)]
     PrunePlan(#[from] PlanPruneError),
+    /// Values that no ledger records cannot be removed, or are left.
+    #[error(transparent)]
+    Unrecorded(#[from] UnrecordedError),
     /// Nobody is there to ask.
-    #[error("prune --all asks for confirmation, and there is no terminal to ask on: add --yes, or --dry-run")]
+    #[error(
+        "prune --all and --resource ask for confirmation, and there is no terminal to ask on: add --yes, or --dry-run"
+    )]
     CannotAsk,
     /// The terminal cannot be read.
     #[error("cannot ask for confirmation: {0}")]

@@ -3,6 +3,7 @@
 mod confirm;
 pub(super) mod lease_guard;
 pub(super) mod nodes;
+pub(super) mod unrecorded;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::output::{self, progress_style};
 use super::stop;
 use crate::cluster::lease::AtEnd;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
+use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
@@ -31,12 +33,12 @@ const STOPPED: &str = "stopped by a signal";
 /// Withdraw what the controller has advertised: everything, or a part
 ///
 /// prune withdraws values that the annotations on nodes record, of all rules (--all) or some (--rule), and removes
-/// what no annotation records (--zeros, --repair-ledger). While a controller is active, which would write the values
-/// again, it stops with an error: stop the controller first, or use --take-over or --force. --zeros alone does not
-/// need that. On Ctrl-C it finishes the patches in flight, and reports how many nodes are left.
+/// what no annotation records (--zeros, --repair-ledger, --resource). While a controller is active, which would write the values
+/// again, it stops with an error: stop the controller first, or use --take-over or --force. --zeros alone and
+/// --resource do not need that. On Ctrl-C it finishes the patches in flight, and reports how many nodes are left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
-#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["all", "rule", "zeros", "repair_ledger"])))]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["all", "rule", "zeros", "repair_ledger", "resource"])))]
 pub(super) struct Args {
     /// Withdraw everything that the annotations record; asks for confirmation
     #[arg(long, conflicts_with = "rule")]
@@ -57,6 +59,10 @@ pub(super) struct Args {
     /// that no annotation records
     #[arg(long)]
     zeros: bool,
+    /// Remove the values of one resource that other programs or people left behind: no annotation records them, no rule
+    /// declares them, no pod on the node requests them, and nobody has written them for two hours; asks for confirmation
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "rule", "zeros", "repair_ledger", "force", "take_over"])]
+    resource: Option<ResourceName>,
     /// On nodes whose annotation cannot be read, remove the annotation and the values that managedFields attribute to
     /// the controller
     #[arg(long, conflicts_with = "rule")]
@@ -80,6 +86,8 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Exits with 0 if everything is withdrawn, and 1 on an error, if a node failed, or if another client held the Lease meanwhile.
+With --resource, values that pods request, or that somebody has written within two hours, stay and make it exit with 1;
+those of device plugins, rules and other programs stay as well, and do not.
 
 Examples:
   # Show what would be withdrawn
@@ -92,7 +100,10 @@ Examples:
   node-resource-advertiser prune --rule dongle --node node-1
 
   # Remove the zeros that a device plugin left on one node, and nothing else
-  node-resource-advertiser prune --zeros --node node-1";
+  node-resource-advertiser prune --zeros --node node-1
+
+  # See who left values of a resource, and what would be removed
+  node-resource-advertiser prune --resource example.com/slots --dry-run";
 
 impl Args {
     /// Returns what to do about controllers. A dry run writes nothing, and no controller writes a 0 again.
@@ -120,11 +131,15 @@ impl Args {
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let is_dry_run = args.dry_run;
-    let has_to_ask = args.all && !args.yes && !is_dry_run;
+    let has_to_ask = (args.all || args.resource.is_some()) && !args.yes && !is_dry_run;
     if has_to_ask && !confirm::can_ask() {
         return Err(Error::CannotAsk);
     }
     let client = args.cluster.connect_and_print().await?.client;
+    if let Some(resource) = args.resource {
+        let scope = unrecorded::Scope { resource, nodes: args.node, dry_run: is_dry_run, asks: has_to_ask };
+        return unrecorded::run(&client, &scope).await;
+    }
     let kubectl = format!("kubectl{}", args.cluster.kubectl_flags());
     let if_active = args.if_active();
     let choice = LeaseSelector {
@@ -133,7 +148,9 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     };
     let scope = args.scope();
     // Nobody waits for an answer while a Lease is held.
-    if has_to_ask && !confirm::ask(&plan_prune(&client, &scope, |_| ()).await?).map_err(Error::Ask)? {
+    if has_to_ask
+        && !confirm::ask(&confirm::question(&plan_prune(&client, &scope, |_| ()).await?)).map_err(Error::Ask)?
+    {
         return Err(Error::NotConfirmed);
     }
 

@@ -15,7 +15,7 @@
 mod conditions;
 pub(super) mod entry;
 mod events;
-mod field_owners;
+pub(super) mod field_owners;
 mod ledger;
 mod objects;
 pub(super) mod read;

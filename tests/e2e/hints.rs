@@ -80,6 +80,8 @@ fn advice_leads_to_no_command_that_changes_more_than_it_names() {
         &["doctor", "-o", "wide"],
         &["prune", "--rule", "nope", "--dry-run"],
         &["prune", "--all", "--node", "w-2", "--dry-run"],
+        &["prune", "--resource", "example.com/fleet", "--dry-run"],
+        &["prune", "--resource", OLD, "--dry-run"],
     ] {
         let output = run(&[command, &flags].concat());
         let (stdout, stderr): (Vec<_>, Vec<_>) = (output.stdout.lines().collect(), output.stderr.lines().collect());
@@ -122,7 +124,11 @@ fn prune_of_everything_is_confirmed() {
     assert!(output.stderr.contains("there is no terminal to ask on: add --yes"), "{}", output.stderr);
     let output = program::run(&kubeconfig, &["prune"], None);
     assert_eq!(output.code, 2, "{}", output.stdout);
-    assert!(output.stderr.contains("<--all|--rule <NAME>|--zeros|--repair-ledger>"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("<--all|--rule <NAME>|--zeros|--repair-ledger|--resource <NAME>>"),
+        "{}",
+        output.stderr
+    );
 
     let on_a_terminal = |answer: &str| {
         let command = format!("{} prune --all", harness::program().unwrap().display());

@@ -315,6 +315,96 @@ fn prune_zeros_removes_leftovers_of_device_plugins() {
     assert_eq!(quantity(&node, "allocatable", "example.com/free"), Some("0"));
 }
 
+/// Sets the time of everything that a manager has written on a node.
+fn set_last_write(cluster: &Cluster, node: &str, manager: &str, time: &str) {
+    let mut entries = cluster.get(&["node", node, "--show-managed-fields"])["metadata"]["managedFields"].clone();
+    for entry in entries.as_array_mut().unwrap() {
+        if entry["manager"] == manager {
+            entry["time"] = json!(time);
+        }
+    }
+    // The API server drops an update that changes nothing but times.
+    let patch = json!([
+        {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+        {"op": "add", "path": "/metadata/labels/dated", "value": ""},
+    ]);
+    let patch = patch.to_string();
+    cluster.kubectl(&["patch", "node", node, "--type=json", "-p", &patch]);
+}
+
+/// What somebody left on some nodes, beside what is in use, lately written, or a rule's, while a controller leads.
+#[test]
+fn prune_resource_removes_only_what_nobody_keeps() {
+    const SLOTS: &str = "example.com/slots";
+    let cluster = Cluster::shared();
+    cluster.control_plane.excuse("I1: an unlisted resource is changed", "--resource removes what no ledger records");
+    cluster.create_nodes(["left", "used", "fresh", "ruled", "plugin", "none"], &json!({}));
+    let map = json!({SLOTS: "4", DONGLE: "2"});
+    for (node, manager, time) in [
+        ("left", "curl", "2025-01-01T00:00:00Z"),
+        ("used", "curl", "2025-01-01T00:00:00Z"),
+        ("ruled", "curl", "2025-01-01T00:00:00Z"),
+        ("fresh", "agent", ""),
+        ("plugin", "kubelet", "2025-01-01T00:00:00Z"),
+    ] {
+        cluster.heartbeat(node, "kubelet");
+        cluster.patch_status_as(manager, node, &json!({"capacity": map, "allocatable": map}));
+        if !time.is_empty() {
+            set_last_write(&cluster, node, manager, time);
+        }
+    }
+    cluster.apply(&objects::bound_pod("runs", "used", SLOTS, "1").to_string());
+    cluster.apply(&objects::pod("waits", SLOTS, "1").to_string());
+    let controller = Controller::start(&cluster);
+    let spec = json!({"resourceName": SLOTS, "quantity": 8, "nodeNames": ["ruled"], "nodeSelector": null});
+    cluster.apply_rule("slots", &spec);
+    cluster.wait_status("slots", "the conflict", |status| status["nodes"]["conflicted"] == 1);
+    let before = cluster.node_patches();
+
+    let output = prune(&cluster, &["--resource", SLOTS]);
+    assert!(output.stderr.contains("there is no terminal to ask on: add --yes"), "{}", output.stderr);
+    let output = prune(&cluster, &["--resource", SLOTS, "--dry-run"]);
+    let lines: Vec<_> = output.stdout.lines().collect();
+    let [has, removed, total] = &lines[..] else { panic!("{}{}", output.stdout, output.stderr) };
+    assert!(has.starts_with("left: has 4 example.com/slots, last written by curl "), "{has}");
+    assert_eq!(*removed, "left: removed 4 example.com/slots (dry run)");
+    assert_eq!(*total, "1 value of example.com/slots on 6 nodes (dry run)");
+    for note in [
+        "stays on used: pods there request it (default/runs)",
+        "stays on fresh: agent has written there or elsewhere ",
+        "stays on ruled: rule slots declares it: to replace the value, set conflictPolicy: Overwrite",
+        "stays on plugin: kubelet, which is the node's kubelet, has written it",
+        "pods that wait for example.com/slots no longer fit on these nodes: default/waits",
+    ] {
+        assert!(output.stderr.contains(note), "{}\nlacks {note}", output.stderr);
+    }
+    assert_eq!(cluster.node_patches(), before, "a dry run writes nothing");
+
+    let output = prune(&cluster, &["--resource", SLOTS, "--yes"]);
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert_eq!(output.stdout.lines().nth(1), Some("left: removed 4 example.com/slots"));
+    let left = "\nerror: values are left: 2 nodes whose value stays for now; run prune again\n";
+    assert!(output.stderr.ends_with(left), "{}", output.stderr);
+    assert_eq!(cluster.node_patches() - before, 1, "one patch for the one value");
+    assert!(quantity(&cluster.node("left"), "capacity", SLOTS).is_none());
+    for (node, resource, amount) in [
+        ("left", DONGLE, "2"),
+        ("used", SLOTS, "4"),
+        ("fresh", SLOTS, "4"),
+        ("ruled", SLOTS, "4"),
+        ("plugin", SLOTS, "4"),
+    ] {
+        let object = cluster.node(node);
+        let values = ["capacity", "allocatable"].map(|map| quantity(&object, map, resource));
+        assert_eq!(values, [Some(amount); 2], "{resource} stays on {node}");
+    }
+    assert_prints(
+        &prune(&cluster, &["--resource", SLOTS, "--yes", "--node", "left"]),
+        &["0 values of example.com/slots on 1 node"],
+    );
+    controller.stop();
+}
+
 #[test]
 fn prune_repair_ledger_removes_invalid_annotation() {
     let cluster = cluster_without_controller();

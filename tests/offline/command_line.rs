@@ -75,10 +75,30 @@ fn prune_of_everything_needs_a_terminal_or_a_flag() {
         (&["prune", "--all", "--yes"], "cannot find a cluster"),
         (&["prune", "--all", "--dry-run"], "cannot find a cluster"),
         (&["prune", "--zeros"], "cannot find a cluster"),
+        (&["prune", "--resource", "example.com/dongle"], "there is no terminal to ask on: add --yes, or --dry-run"),
+        (&["prune", "--resource", "example.com/dongle", "--yes"], "cannot find a cluster"),
     ] {
         let output = program(args);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+}
+
+/// What belongs to Kubernetes is no resource that anybody may have left.
+#[test]
+fn prune_takes_one_extended_resource_and_nothing_beside_it() {
+    for (args, says) in [
+        (&["--resource", "cpu"][..], "is a native resource"),
+        (&["--resource", "hugepages-2Mi"], "is a native resource"),
+        (&["--resource", "kubernetes.io/batch"], "is reserved"),
+        (&["--resource", "example.com/a", "--all"], "cannot be used with"),
+        (&["--resource", "example.com/a", "--zeros"], "cannot be used with"),
+        (&["--resource", "example.com/a", "--force"], "cannot be used with"),
+    ] {
+        let output = program(&[&["prune", "--dry-run"], args].concat());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(says), "{args:?}: {stderr}");
     }
 }

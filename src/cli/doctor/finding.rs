@@ -96,7 +96,7 @@ impl Finding {
 
 /// Why a check cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotRun {
+pub(in crate::cli) enum NotRun {
     /// You have no right to do this, such as `list nodes`.
     Forbidden(&'static str),
     /// A request failed otherwise.

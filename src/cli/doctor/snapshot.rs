@@ -20,7 +20,7 @@ use crate::model::quantity::Quantity;
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// Objects, or why they cannot be read.
-pub(super) type Read<T> = Result<T, NotRun>;
+pub(in crate::cli) type Read<T> = Result<T, NotRun>;
 
 /// The objects that the checks look at.
 pub(super) struct Snapshot {
@@ -61,7 +61,7 @@ pub(super) struct Snapshot {
 
 /// The version of Kubernetes or of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version {
+pub(in crate::cli) struct Version {
     pub(super) major: u32,
     pub(super) minor: u32,
     /// As it is reported, such as `v1.37.1`.
@@ -70,20 +70,20 @@ pub(super) struct Version {
 
 /// The rules of the cluster.
 #[derive(Default)]
-pub(super) struct Rules {
-    pub(super) all: Vec<RuleEntry>,
+pub(in crate::cli) struct Rules {
+    pub(in crate::cli) all: Vec<RuleEntry>,
     /// The valid ones.
-    pub(super) set: RuleSet,
+    pub(in crate::cli) set: RuleSet,
     /// What keeps each rule that is being deleted, by name. These declare nothing, and are not in the other two.
     pub(super) deleting: BTreeMap<String, String>,
 }
 
 /// A rule of the cluster, and its status.
-pub(super) struct RuleEntry {
-    pub(super) name: Arc<str>,
+pub(in crate::cli) struct RuleEntry {
+    pub(in crate::cli) name: Arc<str>,
     /// What it declares, also if it is invalid for another reason.
-    pub(super) resource: Option<String>,
-    pub(super) rule: Result<Arc<Rule>, InvalidRule>,
+    pub(in crate::cli) resource: Option<String>,
+    pub(in crate::cli) rule: Result<Arc<Rule>, InvalidRule>,
     pub(super) generation: Option<i64>,
     pub(super) status: NodeExtendedResourceStatus,
 }
@@ -249,7 +249,7 @@ fn leading_number(text: &str) -> Option<u32> {
 }
 
 impl Rules {
-    pub(super) fn new(all: Vec<RuleEntry>) -> Self {
+    pub(in crate::cli) fn new(all: Vec<RuleEntry>) -> Self {
         let valid = all.iter().filter_map(|entry| entry.rule.as_ref().ok());
         Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all, deleting: BTreeMap::new() }
     }

@@ -156,7 +156,9 @@ async fn nodes(requests: &Requests, labels: &LabelFilter) -> Result<BTreeMap<Nod
 }
 
 /// Returns the pods that count, and what all of them request of the cpu and memory of each node.
-async fn pods(requests: &Requests) -> Result<(Vec<Arc<PodEntry>>, HashMap<NodeName, Compute>), RequestError> {
+pub(in crate::cli) async fn pods(
+    requests: &Requests,
+) -> Result<(Vec<Arc<PodEntry>>, HashMap<NodeName, Compute>), RequestError> {
     let mut pods = Pods::default();
     let path = Request::new(K8sPod::url_path(&(), None));
     let page = ListParams::default().fields(UNFINISHED).limit(POD_PAGE_SIZE);

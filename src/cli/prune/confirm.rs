@@ -1,4 +1,4 @@
-//! The question before everything is withdrawn.
+//! The question before values are withdrawn that the user has not named one by one.
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 
@@ -13,16 +13,17 @@ pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks on the terminal whether to carry out a plan.
+/// Asks on the terminal whether to go on.
 ///
 /// # Errors
 /// If the terminal cannot be read.
-pub(super) fn ask(plan: &PrunePlan) -> io::Result<bool> {
+pub(super) fn ask(question: &str) -> io::Result<bool> {
     let mut input = io::stdin().lock();
-    is_confirmed(&question(plan), &mut input, &mut io::stderr().lock())
+    is_confirmed(question, &mut input, &mut io::stderr().lock())
 }
 
-fn question(plan: &PrunePlan) -> String {
+/// Returns the question about a plan.
+pub(super) fn question(plan: &PrunePlan) -> String {
     let changes: usize = plan.planned.iter().map(|planned| planned.changes().len()).sum();
     let nodes = plan.planned.len();
     format!("this makes {} on {nodes} of {}", plural(changes, "change", "changes"), plural(plan.nodes, "node", "nodes"))

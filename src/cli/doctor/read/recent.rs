@@ -39,7 +39,7 @@ pub(super) async fn recent(requests: &Requests) -> Recent {
 }
 
 /// Returns the version and the time of the API server.
-async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
+pub(in crate::cli) async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Info {

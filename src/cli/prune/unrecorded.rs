@@ -1,0 +1,83 @@
+//! `prune --resource`: removes values of one resource that no ledger records, that no rule declares, and that nobody seems
+//! to write anymore.
+//!
+//! ```text
+//! nodes, rules, pods ─▶ Snapshot ─▶ Survey (pure): to remove, or why not ─▶ question ─▶ a guarded patch per node
+//! ```
+//!
+//! No Lease is needed: a controller does not write what no rule declares, and each patch tests the ledger.
+
+pub mod error;
+mod read;
+mod removal;
+mod report;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use futures::{StreamExt as _, stream};
+use kube::Client;
+
+use super::confirm;
+use crate::cli::error::Error;
+use crate::cli::message::print_notes;
+use crate::cli::output::print;
+use crate::cli::stop;
+use crate::cluster::node_client::{NodeClient, TIMEOUT};
+use crate::model::count::plural;
+use crate::model::resource_name::ResourceName;
+use removal::remove;
+use report::Report;
+use survey::Survey;
+
+/// The number of nodes that are patched at once.
+const AT_ONCE: usize = 8;
+
+/// What to remove from which nodes.
+pub(super) struct Scope {
+    pub(super) resource: ResourceName,
+    /// Names; empty for all nodes.
+    pub(super) nodes: Vec<String>,
+    pub(super) dry_run: bool,
+    /// Whether to ask on the terminal.
+    pub(super) asks: bool,
+}
+
+/// Runs the command.
+pub(super) async fn run(client: &Client, scope: &Scope) -> Result<(), Error> {
+    let resource = scope.resource.as_str();
+    let snapshot = read::snapshot(client, resource, &scope.nodes).await?;
+    let survey = Survey::new(&snapshot, resource);
+    let mut report = Report::new(resource, scope.dry_run);
+    print(&report.announcement(&survey, snapshot.now))?;
+    print_notes(&survey.notes(resource));
+    let planned = survey.removals;
+    if scope.dry_run {
+        planned.iter().try_for_each(|removal| print(&report.removed(removal)))?;
+    } else if !planned.is_empty() {
+        let question = format!(
+            "this removes {resource} from {} of {}",
+            plural(planned.len(), "node", "nodes"),
+            plural(snapshot.nodes, "node", "nodes")
+        );
+        if scope.asks && !confirm::ask(&question).map_err(Error::Ask)? {
+            return Err(Error::NotConfirmed);
+        }
+        let nodes = NodeClient::new(client.clone(), TIMEOUT);
+        let patches = stream::iter(&planned).take_until(stop::requested().map_err(Error::Signal)?);
+        let patches = patches.map(|removal| {
+            let nodes = nodes.clone();
+            async move { (removal, remove(nodes, removal, resource).await) }
+        });
+        let mut results = std::pin::pin!(patches.buffer_unordered(AT_ONCE));
+        // What is in flight is finished also where the output fails.
+        let mut output = Ok(());
+        while let Some((removal, result)) = results.next().await {
+            let line = report.add(removal, result);
+            output = output.and_then(|()| print(&line));
+        }
+        output?;
+    }
+    print(&report.total(snapshot.nodes))?;
+    Ok(report.finish(planned.len(), &survey.left)?)
+}

@@ -1,0 +1,136 @@
+//! Reads what decides whether a value may be removed. Where a part cannot be read, nothing is removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::Request;
+use serde::{Deserialize as _, de::Error as _};
+use serde_json::Value;
+
+use super::error::UnrecordedError;
+use crate::cli::adopt::snapshot::{Entry, Object};
+use crate::cli::doctor::read::{rules, version};
+use crate::cli::doctor::snapshot::Rules;
+use crate::cli::inventory::pods::PodEntry;
+use crate::cli::inventory::read::pods;
+use crate::cli::timeline::field_owners::owners;
+use crate::cluster::node_client::describe_pods_error;
+use crate::cluster::paging::{self, PAGE_SIZE};
+use crate::cluster::requests::{RequestError, Requests};
+use crate::model::node::{FactNames, Interner};
+
+/// Longer than any page takes on a server that responds at all.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The nodes that have the resource, and all that may speak against its removal.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    /// The number of nodes read.
+    pub(super) nodes: usize,
+    pub(super) found: Vec<Found>,
+    /// When each manager wrote the resource last, on any node of the cluster.
+    pub(super) writers: BTreeMap<String, Timestamp>,
+    /// `None` if the cluster does not serve the kind.
+    pub(super) rules: Option<Rules>,
+    /// The unfinished pods that request extended resources.
+    pub(super) pods: Vec<Arc<PodEntry>>,
+    /// The time of the API server, whose times are compared with it.
+    pub(super) now: Timestamp,
+}
+
+/// A node that has the resource.
+pub(super) struct Found {
+    pub(super) entry: Entry,
+    /// Who wrote the value last; `None` if managedFields do not say.
+    pub(super) writer: Option<Writer>,
+}
+
+/// Who wrote a value last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Writer {
+    pub(super) manager: String,
+    /// The time of the manager's last change to anything in the node's status.
+    pub(super) time: Timestamp,
+}
+
+/// Reads the cluster; of the nodes, those of these names, or all.
+pub(super) async fn snapshot(client: &Client, resource: &str, names: &[String]) -> Result<Snapshot, UnrecordedError> {
+    let requests = &Requests::new(client.clone(), TIMEOUT);
+    let unread = |why: &dyn std::fmt::Display| UnrecordedError::Unread(why.to_string());
+    let (nodes, rules, pods, (version, now)) =
+        tokio::join!(nodes(requests, resource), rules(requests), pods(requests), version(requests));
+    version.map_err(|why| unread(&why))?;
+    let rules = rules.map_err(|why| unread(&why))?;
+    let (pods, _) = pods.map_err(|error| unread(&describe_pods_error(&error)))?;
+    let mut nodes = nodes.map_err(|error| unread(&format!("nodes cannot be listed: {error}")))?;
+    let names: BTreeSet<_> = names.iter().map(String::as_str).collect();
+    if let Some(missing) = names.iter().find(|name| nodes.iter().all(|(node, _)| node != *name)) {
+        return Err(UnrecordedError::NoNode((*missing).to_owned()));
+    }
+    let writers = last_writes(nodes.iter().filter_map(|(_, found)| found.as_ref()));
+    nodes.retain(|(name, _)| names.is_empty() || names.contains(name.as_str()));
+    let count = nodes.len();
+    let found = nodes.into_iter().filter_map(|(_, found)| found).collect();
+    Ok(Snapshot { nodes: count, found, writers, rules, pods, now })
+}
+
+/// Returns when each manager wrote last.
+pub(super) fn last_writes<'f>(found: impl Iterator<Item = &'f Found>) -> BTreeMap<String, Timestamp> {
+    let mut writers = BTreeMap::<String, Timestamp>::new();
+    for Writer { manager, time } in found.filter_map(|found| found.writer.as_ref()) {
+        let last = writers.entry(manager.clone()).or_insert(*time);
+        *last = (*time).max(*last);
+    }
+    writers
+}
+
+/// Lists the nodes, and keeps those in full that have the resource.
+async fn nodes(requests: &Requests, resource: &str) -> Result<Vec<(String, Option<Found>)>, RequestError> {
+    let mut interner = Interner::keeping(FactNames::All);
+    let mut odd = None;
+    let keep = |object: Value| match found(object, resource, &mut interner) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            odd = Some(error);
+            None
+        }
+    };
+    let page = ListParams::default().limit(PAGE_SIZE);
+    let nodes = paging::collect_at(requests, &Request::new("/api/v1/nodes"), page, keep).await?;
+    match odd {
+        Some(error) => Err(RequestError::Transport(format!("unreadable node: {error}"))),
+        None => Ok(nodes),
+    }
+}
+
+/// Returns the name of a node, and the node if it has the resource.
+pub(super) fn found(
+    object: Value,
+    resource: &str,
+    interner: &mut Interner,
+) -> serde_json::Result<(String, Option<Found>)> {
+    let metadata = object.get("metadata").ok_or_else(|| serde_json::Error::custom("it has no metadata"))?;
+    let metadata = ObjectMeta::deserialize(metadata)?;
+    let entry = Entry::new(serde_json::from_value::<Object>(object)?, interner);
+    let found = entry.node.values(resource).iter().any(Option::is_some);
+    let found = found.then(|| Found { entry, writer: writer(&metadata, resource) });
+    Ok((metadata.name.unwrap_or_default(), found))
+}
+
+/// Returns who wrote a value last. A kubelet copies capacity to allocatable, so that the managers of capacity decide.
+fn writer(metadata: &ObjectMeta, resource: &str) -> Option<Writer> {
+    let field = format!("f:{resource}");
+    let last = |map| {
+        let owners = owners(metadata).filter(|owner| owner.field(&["f:status", map, &field]).is_some());
+        let times = owners.filter_map(|owner| {
+            Some(Writer { manager: owner.name().to_owned(), time: owner.entry().time.as_ref()?.0 })
+        });
+        times.max_by_key(|writer| writer.time)
+    };
+    last("f:capacity").or_else(|| last("f:allocatable"))
+}
