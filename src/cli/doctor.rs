@@ -7,6 +7,7 @@
 mod accounts;
 mod checks;
 pub(super) mod finding;
+pub(super) mod guards;
 mod lists;
 pub(super) mod read;
 mod report;

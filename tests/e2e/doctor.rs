@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use harness::documents::{self, Shell};
-use harness::objects::{DONGLE, LEDGER, bound_pod, pod};
+use harness::objects::{DONGLE, LEDGER, bound_pod, pod, rule};
 use harness::{Cluster, Controller, Output, SharedCluster, project_file};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -174,7 +174,7 @@ fn patches<'t>(cluster: &'t Cluster, args: &'t [&'t str], values: [Value; 2]) ->
 
 /// The traps that stay while no controller runs.
 fn traps(cluster: &Cluster) -> Vec<Trap<'_>> {
-    [of_users(cluster), of_nodes(cluster), of_objects(cluster)].into_iter().flatten().collect()
+    [of_users(cluster), of_guards(cluster), of_nodes(cluster), of_objects(cluster)].into_iter().flatten().collect()
 }
 
 /// What users of the resource do.
@@ -205,6 +205,46 @@ fn of_users(cluster: &Cluster) -> Vec<Trap<'_>> {
         ("quota-key", "limits example.com/dongel", quota("requests.example.com/dongel"), delete_quota()),
         ("device-class", "DeviceClass dongles maps", apply(cluster, class), delete_class),
         ("scheduler-ignores", "because of ignoredResourceGroups", ignores, apply(cluster, scheduler(""))),
+    ]
+}
+
+/// What gets around a guard, or the scheduler.
+fn of_guards(cluster: &Cluster) -> Vec<Trap<'_>> {
+    let guard = || {
+        let args = ["guard", "-f", "-", "--pods", "app=renderer", "--reject-only", "--name", "guard", "-o", "json"];
+        let rule = rule("dongle", &json!({})).to_string();
+        let output = program::run(&cluster.control_plane.kubeconfig(), &args, Some(&rule));
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        cluster.apply(&output.stdout);
+    };
+    let unbound = move || {
+        guard();
+        cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "guard"]);
+    };
+    let older = move || {
+        let mut pod = pod("asks", "example.com/free", "0");
+        pod["metadata"]["labels"] = json!({"app": "renderer"});
+        cluster.apply(&pod.to_string());
+        guard();
+    };
+    let delete_guard = || {
+        drop(cluster.kubectl(&[
+            "delete",
+            "validatingadmissionpolicy,validatingadmissionpolicybinding",
+            "guard",
+            "--ignore-not-found",
+        ]))
+    };
+    let delete_pod = || drop(cluster.kubectl(&["delete", "pod", "asks", "--force", "--grace-period=0"]));
+    let delete_both = move || {
+        delete_pod();
+        delete_guard();
+    };
+    let bypass = apply(cluster, bound_pod("asks", "node-1", DONGLE, "9"));
+    vec![
+        ("guard", "it has no binding", Box::new(unbound), Box::new(delete_guard)),
+        ("uncounted-pod", "it requests no example.com/dongle", Box::new(older), Box::new(delete_both)),
+        ("overcommitted-node", "9 of 4 on node-1", bypass, Box::new(delete_pod)),
     ]
 }
 
@@ -353,7 +393,7 @@ fn doctor_lacks_only_what_a_user_may_not_read() {
     permissions::grant(&cluster, &[nodes]);
     cluster.wait_permission("limited", "list", "nodes");
     let some = doctor(&limited, &[]);
-    assert_eq!((some.code, some.stdout.as_str()), (3, "2 checks passed, 20 could not run.\n"));
+    assert_eq!((some.code, some.stdout.as_str()), (3, "2 checks passed, 23 could not run.\n"));
     for action in ["list pods", "list resourcequotas", "list events in default", "get customresourcedefinitions"] {
         let note = some.stderr.lines().find(|line| line.contains(&format!("you have no right to {action}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ")), "{action}: {}", some.stderr);

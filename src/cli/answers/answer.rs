@@ -93,7 +93,7 @@ pub(super) struct Repeat {
     /// It watches what the answer depends on, for which you need permission to watch it. On a terminal, an answer
     /// replaces the one before.
     #[arg(short, long)]
-    watch: bool,
+    pub(super) watch: bool,
 }
 
 /// Selects the pods that an answer shows. All pods count.
@@ -172,12 +172,21 @@ impl Common {
         repeat: &Repeat,
         answer: impl Fn(&Inventory) -> Result<A, AnswerError>,
     ) -> Result<(), AnswerError> {
-        let client = self.connect().await?;
+        self.answer_from(&self.connect().await?, repeat, answer).await
+    }
+
+    /// Does the same with a connection that the answer needs for more.
+    pub(super) async fn answer_from<A: Answer>(
+        &self,
+        client: &Client,
+        repeat: &Repeat,
+        answer: impl Fn(&Inventory) -> Result<A, AnswerError>,
+    ) -> Result<(), AnswerError> {
         if !repeat.watch {
-            let inventory = self.read_from(&client).await?;
+            let inventory = self.read_from(client).await?;
             return self.print(&answer(&inventory)?, &inventory.gaps);
         }
-        let mut follower = self.follow(&client).await?;
+        let mut follower = self.follow(client).await?;
         let mut printer = self.printer();
         loop {
             let inventory = follower.inventory()?;

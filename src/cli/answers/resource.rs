@@ -1,13 +1,21 @@
 //! `resource`: one extended resource, down to the pods.
 
+use kube::Client;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
 use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView, explain_marks};
+use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::Rules;
-use crate::cli::inventory::Inventory;
+use crate::cli::doctor::finding::ObjectName;
+use crate::cli::doctor::guards;
+use crate::cli::doctor::snapshot::Uncounted;
+use crate::cli::inventory::share::Share;
+use crate::cli::inventory::{Inventory, read};
 use crate::cli::table::Row;
 use crate::model::count::plural;
+use crate::model::ledger::Ledger;
+use crate::model::quantity::Quantity;
 use crate::model::spelling::closest_resource;
 
 /// The most lines of nodes, and of pods without one, that a table has without `-o wide`.
@@ -44,6 +52,24 @@ struct ResourceAnswer {
     pending_pods: Vec<PodView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     claiming_pods: Vec<PodView>,
+    /// The pods that a guard of the resource selects, and that do not count; absent if that is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncounted_pods: Option<Vec<UncountedView>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct UncountedView {
+    #[serde(flatten)]
+    pod: ObjectName,
+    guard: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct HeldView {
+    rule: String,
+    declared: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,12 +80,34 @@ struct NodeShare {
     /// Whether pods are assigned to the node, and it is not in the list of nodes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     missing: bool,
+    /// The rule that declares less than the node has, because its pods request more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HeldView>,
     #[serde(flatten)]
     share: ShareView,
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    args.common.answer(&args.repeat, |inventory| answer(inventory, &args.name, args.shown.namespace())).await
+    let client = args.common.connect().await?;
+    // Few may list policies, which no watch follows.
+    let uncounted = match args.repeat.watch {
+        true => None,
+        false => uncounted(&client, &args.name, args.shown.namespace()).await,
+    };
+    let answer = |inventory: &Inventory| {
+        let answer = answer(inventory, &args.name, args.shown.namespace())?;
+        Ok(ResourceAnswer { uncounted_pods: uncounted.clone(), ..answer })
+    };
+    args.common.answer_from(&client, &args.repeat, answer).await
+}
+
+/// Returns the pods, of one namespace or of all, that a guard of the resource selects, and that do not count.
+async fn uncounted(client: &Client, resource: &str, namespace: Option<&str>) -> Option<Vec<UncountedView>> {
+    let requests = read::requests(client);
+    let guards = guards::guards(&requests).await;
+    let pods = guards::uncounted(&requests, &guards, Some(resource)).await.ok()?;
+    let shown = pods.into_iter().filter(|found| namespace.is_none() || found.pod.namespace.as_deref() == namespace);
+    Some(shown.map(|Uncounted { guard, pod, node, .. }| UncountedView { pod, guard, node }).collect())
 }
 
 fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<ResourceAnswer, AnswerError> {
@@ -87,6 +135,7 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         node: node.to_string(),
         state: NodeStateView::of(inventory, node),
         missing: share.is_missing,
+        held: HeldView::of(inventory, name, node, share),
         share: ShareView::new(inventory, share, namespace),
     });
     Ok(ResourceAnswer {
@@ -94,6 +143,7 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         shares: shares.collect(),
         pending_pods: PodView::list(&of_resource.waiting, namespace),
         claiming_pods: PodView::list(&of_resource.claimed, namespace),
+        uncounted_pods: None,
     })
 }
 
@@ -130,6 +180,7 @@ impl Answer for ResourceAnswer {
                 rows.extend(more.map(|more| Row::below(2, [more.into()])));
             }
         }
+        rows.extend(uncounted_rows(self.uncounted_pods.as_deref().unwrap_or_default(), most));
         (vec!["NAME", "TOTAL", "REQUESTED", "FREE", "RULES OR STATE"], rows)
     }
 
@@ -142,13 +193,47 @@ impl Answer for ResourceAnswer {
     }
 }
 
+impl HeldView {
+    /// Returns whether the controller keeps more on a node than its rule declares, as long as pods request it.
+    fn of(inventory: &Inventory, resource: &str, node: &NodeName, share: &Share<'_>) -> Option<Self> {
+        let node = &inventory.node(&node.0)?.node;
+        let ledger = Ledger::parse(node.ledger.as_deref()).ok()?;
+        let recorded = ledger.get(resource)?.quantity.parse::<Quantity>().ok()?;
+        let selecting = inventory.selecting(node);
+        let rule = selecting.into_iter().find(|rule| rule.resource.as_str() == resource)?;
+        let declared = rule.quantity.known_on(node)?;
+        let is_held = declared < recorded && recorded <= share.requested;
+        is_held.then(|| Self { rule: rule.name.to_string(), declared: declared.to_string() })
+    }
+}
+
+/// Returns the lines of pods that do not count.
+fn uncounted_rows(pods: &[UncountedView], most: usize) -> Vec<Row> {
+    let heading = || Row::below(1, ["<not counted>".into(), "".into(), "0".into()]);
+    let shown = pods.iter().take(most).map(|UncountedView { pod, guard, node }| {
+        let node = node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+        let info = format!("selected by guard {guard}{node}");
+        Row::below(2, [pod.to_string().into(), "".into(), "0".into(), "".into(), info.into()])
+    });
+    let more = pods.len().saturating_sub(most);
+    let more = (more > 0).then(|| format!("… and {} (-o wide)", plural(more, "more pod", "more pods")));
+    let rows = shown.chain(more.map(|more| Row::below(2, [more.into()])));
+    (!pods.is_empty()).then(heading).into_iter().chain(rows).collect()
+}
+
 impl NodeShare {
     /// Returns the lines of the node and of its pods.
     fn rows(&self) -> Vec<Row> {
-        let Self { node, state, missing, share } = self;
+        let Self { node, state, missing, held, share } = self;
         let [total, requested, free] = share.cells();
         let missing = if *missing { MISSING } else { "" };
-        let state = state.as_ref().map_or_else(|| missing.into(), NodeStateView::cell);
+        let held = held.as_ref().map(|HeldView { rule, declared }| format!("held: rule {rule} declares {declared}"));
+        let remarks: Vec<_> = held.into_iter().chain(share.remark()).collect();
+        let remark = (!remarks.is_empty()).then(|| remarks.join(", "));
+        let state = match (remark, state) {
+            (remark, Some(state)) => state.cell_with(remark),
+            (remark, None) => remark.unwrap_or_else(|| missing.to_owned()).into(),
+        };
         let row = Row::below(1, [node.clone().into(), total, requested, free, state]);
         std::iter::once(row).chain(share.pods.iter().map(|pod| pod.row(2))).collect()
     }
@@ -159,7 +244,40 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::inventory::tests::{DONGLE, inventory, node, pod};
+    use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
+
+    #[test]
+    fn table_shows_what_is_held_exceeded_or_not_counted() {
+        let mut held = node("w-1", &json!({}), "4");
+        let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+        held["metadata"]["annotations"] = json!({"noderesource.dev/advertised": ledger});
+        let pods = [pod("a", "w-1", "4"), pod("b", "w-2", "9")];
+        let rules = vec![rule("dongle", &json!({"quantity": 2, "allNodes": true}))];
+        let inventory = inventory(&[held, node("w-2", &json!({}), "4")], &pods, rules);
+        let mut answer = answer(&inventory, DONGLE, None).unwrap();
+        let uncounted = |name: &str| UncountedView {
+            pod: ObjectName::namespaced("Pod", "media", name),
+            guard: "guard".to_owned(),
+            node: Some("w-2".to_owned()),
+        };
+        answer.uncounted_pods = Some((1..=7).map(|number| uncounted(&format!("r-{number}"))).collect());
+        let text = answer.text(false);
+        for part in [
+            "held: rule dongle declares 2",
+            "pods request 5 more than there is",
+            "<not counted>",
+            "media/r-5",
+            "selected by guard guard on w-2",
+            "… and 2 more pods (-o wide)",
+        ] {
+            assert!(text.contains(part), "{text}\nlacks {part}");
+        }
+        assert_eq!(text.matches("held:").count(), 1, "{text}");
+        assert!(!text.contains("media/r-6"), "{text}");
+        let object = serde_json::to_value(&answer).unwrap();
+        assert_eq!(object["shares"][0]["held"], json!({"rule": "dongle", "declared": "2"}));
+        assert_eq!(object["uncountedPods"][0]["guard"], "guard");
+    }
 
     #[test]
     fn table_of_many_nodes_and_pods_fits_on_a_screen() {

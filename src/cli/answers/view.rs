@@ -294,6 +294,12 @@ impl NodeStateView {
 
     /// Returns the state as kubectl shows it, then the taints.
     pub(super) fn cell(&self) -> Cell {
+        self.cell_with(None)
+    }
+
+    /// Returns the same with what is unusual.
+    pub(super) fn cell_with(&self, remark: Option<String>) -> Cell {
+        let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
         let ready = if self.ready { "Ready" } else { "NotReady" };
         let cordoned = if self.unschedulable { ",SchedulingDisabled" } else { "" };
         let taints = match self.taints.is_empty() {
@@ -301,7 +307,7 @@ impl NodeStateView {
             false => format!(", tainted {}", self.taints.join(", ")),
         };
         let style = if self.ready && !self.unschedulable { Style::new() } else { AnsiColor::Yellow.on_default() };
-        Cell::styled(format!("{ready}{cordoned}{taints}"), style)
+        Cell::styled(format!("{ready}{cordoned}{taints}{remark}"), style)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod controller;
 mod crd;
+mod guards;
 mod ledgers;
 mod overlays;
 mod policies;
@@ -118,6 +119,21 @@ pub(super) const ALL: &[Check] = &[
         name: "confinement",
         finds: "the policies that confine the controller are missing, have no binding, only report, or do not fit",
         run: policies::confinement,
+    },
+    Check {
+        name: "guard",
+        finds: "policies of a guard that have no binding, do not fit together, or count what no rule declares",
+        run: guards::guards,
+    },
+    Check {
+        name: "uncounted-pod",
+        finds: "pods that a guard selects, and that request nothing of its resource",
+        run: guards::uncounted,
+    },
+    Check {
+        name: "overcommitted-node",
+        finds: "nodes whose pods request more of a declared resource than the node has",
+        run: guards::overcommitted,
     },
     Check {
         name: "node-overlay",

@@ -45,10 +45,10 @@ impl Severity {
 
 /// An object of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct ObjectName {
+pub(in crate::cli) struct ObjectName {
     pub(super) kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) namespace: Option<String>,
+    pub(in crate::cli) namespace: Option<String>,
     pub(super) name: String,
 }
 
@@ -63,7 +63,7 @@ impl ObjectName {
         Self::namespaced(kind, namespace, name)
     }
 
-    pub(super) fn namespaced(kind: &'static str, namespace: &str, name: &str) -> Self {
+    pub(in crate::cli) fn namespaced(kind: &'static str, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: Some(namespace.to_owned()), name: name.to_owned() }
     }
 }

@@ -19,24 +19,23 @@ use serde_json::Value;
 
 use super::accounts::accounts;
 use super::finding::{NotRun, ObjectName};
+use super::guards::{guards, uncounted};
 use super::lists::{is_not_served, list, not_run};
 use super::snapshot::{
-    Account, Binding, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot,
+    Account, Binding, Guards, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot, Uncounted,
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
+use crate::cli::inventory;
 use crate::cli::inventory::device_classes::by_resource;
-use crate::cli::inventory::pods::{PodEntry, Pods};
+use crate::cli::inventory::pods::PodEntry;
 use crate::cluster::lease::holder;
-use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
-use crate::cluster::paging::{self, Page};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::cluster::stored::Stored;
 use crate::controller::PROTECTION_LABEL;
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
-use crate::model::pod::object::PodObject;
 use crate::planner::rules::{InvalidRule, Rule};
 pub(in crate::cli) use recent::version;
 use recent::{Recent, recent};
@@ -60,13 +59,14 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         crd,
         rules,
         nodes,
-        waiting,
+        pods,
         quotas,
         classes,
         overlays,
         schedulers,
         protection,
         confinement,
+        guarded,
         leases,
         recent,
         own,
@@ -74,13 +74,14 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         crd(requests),
         rules(requests),
         nodes(requests),
-        waiting(requests),
+        inventory::read::pods(requests),
         quotas(requests),
         classes(requests),
         overlays(requests),
         schedulers(requests),
         protection(requests),
         confinement(requests),
+        guarded(requests),
         of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
         recent(requests),
         own(requests, namespace),
@@ -88,6 +89,12 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
     let leases = leases.map(|leases: Vec<Stored<_>>| leases.into_iter().map(|Stored(lease)| lease).collect());
     let Recent { version, now, rejected, repairs } = recent;
     let Own { deployments, accounts } = own;
+    let (guards, uncounted) = guarded;
+    let pods = pods.map(|(pods, _)| pods).map_err(|error| not_run("list pods", error));
+    let of_pods = |keep: fn(&PodEntry) -> bool| {
+        let pods = pods.as_ref().map_err(Clone::clone)?;
+        Ok(pods.iter().filter(|pod| keep(pod)).map(Arc::clone).collect())
+    };
     Snapshot {
         namespace: namespace.map(str::to_owned),
         now,
@@ -95,7 +102,9 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         crd,
         rules,
         nodes,
-        waiting,
+        // One that is going away waits for nothing.
+        waiting: of_pods(|pod| pod.node.is_none() && !pod.is_terminating),
+        bound: of_pods(|pod| pod.node.is_some()),
         rejected,
         quotas,
         classes,
@@ -107,7 +116,16 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         accounts,
         protection,
         confinement,
+        guards,
+        uncounted,
     }
+}
+
+/// Reads the guards, and then the pods that they select.
+async fn guarded(requests: &Requests) -> (Read<Guards>, Read<Vec<Uncounted>>) {
+    let guards = guards(requests).await;
+    let uncounted = uncounted(requests, &guards, None).await;
+    (guards, uncounted)
 }
 
 /// The controllers' Deployments, and their accounts.
@@ -194,23 +212,6 @@ async fn nodes(requests: &Requests) -> Read<Vec<NodeEntry>> {
     let keep = |object: NodeObject| Some(NodeEntry::new(object, &mut interner));
     let nodes = list(requests, "/api/v1/nodes", ListParams::default(), keep).await;
     nodes.map_err(|error| not_run("list nodes", error))
-}
-
-async fn waiting(requests: &Requests) -> Read<Vec<Arc<PodEntry>>> {
-    let fields = format!("spec.nodeName=,{UNFINISHED}");
-    let params = ListParams::default().fields(&fields).limit(POD_PAGE_SIZE);
-    let mut pods = Pods::default();
-    let path = Request::new("/api/v1/pods");
-    let on_page = |page: Page<PodObject>| match page {
-        Page::Restarted => pods.clear(),
-        // One that is going away waits for nothing.
-        Page::Items(objects) => {
-            objects.into_iter().filter(|object| !object.is_terminating).for_each(|object| pods.add(object))
-        }
-    };
-    let listed = paging::list_at(requests, &path, params, on_page).await;
-    listed.map_err(|error| not_run("list pods", error))?;
-    Ok(pods.finish())
 }
 
 async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {

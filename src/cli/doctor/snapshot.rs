@@ -7,6 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
 
 use super::finding::{NotRun, ObjectName};
@@ -36,6 +37,8 @@ pub(super) struct Snapshot {
     pub(super) nodes: Read<Vec<NodeEntry>>,
     /// The unfinished pods without a node that request extended resources, apart from those that are being deleted.
     pub(super) waiting: Read<Vec<Arc<PodEntry>>>,
+    /// The unfinished pods with a node that request extended resources.
+    pub(super) bound: Read<Vec<Arc<PodEntry>>>,
     /// The pods that kubelets have rejected lately.
     pub(super) rejected: Read<Vec<RejectedPod>>,
     pub(super) quotas: Read<Vec<ResourceQuota>>,
@@ -57,6 +60,9 @@ pub(super) struct Snapshot {
     pub(super) protection: Read<Policies>,
     /// The policies that confine the controller.
     pub(super) confinement: Read<Policies>,
+    pub(super) guards: Read<Guards>,
+    /// The pods that guards select and that do not count.
+    pub(super) uncounted: Read<Vec<Uncounted>>,
 }
 
 /// The version of Kubernetes or of a kubelet.
@@ -152,6 +158,45 @@ pub(super) struct Binding {
     pub(super) denies: bool,
 }
 
+/// The policies of guards, by what they do.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cli) struct Guards {
+    /// Those that add the request.
+    pub(super) adding: GuardPolicies,
+    /// Those that reject pods without it.
+    pub(super) rejecting: GuardPolicies,
+}
+
+/// The policies of one kind, and all bindings of that kind; none if the cluster does not serve it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GuardPolicies {
+    pub(super) policies: Vec<GuardPolicy>,
+    /// A binding works without the label.
+    pub(super) bindings: Vec<Binding>,
+}
+
+/// A policy of a guard.
+#[derive(Clone, Debug)]
+pub(super) struct GuardPolicy {
+    pub(super) name: String,
+    /// `None` if an edit has removed the annotation.
+    pub(super) resource: Option<String>,
+    pub(super) pods: LabelSelector,
+    pub(super) namespaces: LabelSelector,
+    /// What is wrong with its expressions, according to its status.
+    pub(super) warnings: Vec<String>,
+}
+
+/// An unfinished pod that a guard selects and that requests nothing of its resource.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Uncounted {
+    pub(in crate::cli) guard: String,
+    pub(in crate::cli) resource: String,
+    pub(in crate::cli) pod: ObjectName,
+    /// Where it runs, if it has a node.
+    pub(in crate::cli) node: Option<String>,
+}
+
 /// Returns what has been read.
 pub(super) fn known<T>(read: &Read<T>) -> Result<&T, NotRun> {
     read.as_ref().map_err(Clone::clone)
@@ -179,6 +224,7 @@ impl Snapshot {
             rules,
             nodes,
             waiting,
+            bound,
             rejected,
             quotas,
             classes,
@@ -190,11 +236,14 @@ impl Snapshot {
             accounts,
             protection,
             confinement,
+            guards,
+            uncounted,
         } = self;
-        let of_cluster = [failure(version), failure(crd), failure(nodes), failure(waiting), failure(rejected)];
+        let of_cluster =
+            [failure(version), failure(crd), failure(nodes), failure(waiting), failure(bound), failure(rejected)];
         let of_others = [failure(quotas), failure(classes), failure(overlays), failure(schedulers), failure(repairs)];
         let own = [failure(rules), failure(leases), failure(deployments), failure(accounts)];
-        let of_policies = [failure(protection), failure(confinement)];
+        let of_policies = [failure(protection), failure(confinement), failure(guards), failure(uncounted)];
         of_cluster.into_iter().chain(of_others).chain(own).chain(of_policies).flatten()
     }
 
@@ -230,6 +279,16 @@ impl Snapshot {
             present.for_each(|(name, [_, allocatable])| add(name, allocatable.unwrap_or_default()));
         }
         Ok(largest)
+    }
+}
+
+impl Guards {
+    /// Returns one policy of each guard.
+    pub(super) fn each(&self) -> impl Iterator<Item = &GuardPolicy> {
+        let rejecting = &self.rejecting.policies;
+        let alone =
+            self.adding.policies.iter().filter(|adding| rejecting.iter().all(|other| other.name != adding.name));
+        rejecting.iter().chain(alone)
     }
 }
 

@@ -1,5 +1,7 @@
 //! A healthy cluster, in which each trap is planted on its own.
 
+mod guards;
+mod pending;
 mod traps;
 mod values;
 
@@ -14,7 +16,8 @@ use serde_json::{Value, json};
 use super::finding::{NotRun, ObjectName, Severity};
 use super::report::Report;
 use super::snapshot::{
-    Account, Binding, NodeEntry, Policies, Policy, RuleEntry, Rules, SchedulerConfig, Snapshot, Version,
+    Account, Binding, GuardPolicies, GuardPolicy, Guards, NodeEntry, Policies, Policy, RuleEntry, Rules,
+    SchedulerConfig, Snapshot, Version,
 };
 use super::{checks, read};
 use crate::cli::answers::answer::Answer as _;
@@ -113,6 +116,23 @@ fn policies(warnings: &[&str], bindings: &[(&str, bool)]) -> Policies {
     Policies { policies: vec![Policy { name: "policy".to_owned(), warnings }], bindings: bindings.collect() }
 }
 
+fn guard_policy(resource: &str) -> GuardPolicy {
+    let pods = parse(json!({"matchLabels": {"app": "renderer"}}));
+    let namespaces = parse(json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]},
+    ]}));
+    GuardPolicy { name: "guard".to_owned(), resource: Some(resource.to_owned()), pods, namespaces, warnings: vec![] }
+}
+
+/// Returns the two policies of a guard, with their bindings.
+fn guards() -> Guards {
+    let half = |denies| GuardPolicies {
+        policies: vec![guard_policy(DONGLE)],
+        bindings: vec![Binding { policy: "guard".to_owned(), denies }],
+    };
+    Guards { adding: half(false), rejecting: half(true) }
+}
+
 fn scheduler(text: &str) -> Vec<SchedulerConfig> {
     let config_map = ObjectName::namespaced("ConfigMap", "kube-system", "scheduler");
     vec![SchedulerConfig { config_map, text: format!("kind: KubeSchedulerConfiguration\n{text}") }]
@@ -142,6 +162,7 @@ fn healthy() -> Snapshot {
         rules: Ok(Some(Rules::new(vec![ready()]))),
         nodes: Ok(vec![listed("node-1", "4", api::FIELD_MANAGER)]),
         waiting: Ok(pods(&[("fits", DONGLE, "4")])),
+        bound: Ok(Vec::new()),
         rejected: Ok(Vec::new()),
         quotas: Ok(vec![quota("requests.example.com/dongle")]),
         classes: Ok(BTreeMap::from([("example.com/other".to_owned(), "class".to_owned())])),
@@ -153,6 +174,8 @@ fn healthy() -> Snapshot {
         accounts: Ok(vec![account(&[])]),
         protection: Ok(policies(&[], &[("policy", false)])),
         confinement: Ok(policies(&[], &[("policy", true)])),
+        guards: Ok(guards()),
+        uncounted: Ok(Vec::new()),
     }
 }
 
@@ -197,7 +220,7 @@ fn report_names_every_object_when_it_is_wide() {
     assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
     assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
     assert_eq!((report.names(), report.exit_code(false)), (vec!["undeclared-request".to_owned()], 1));
-    assert_eq!(report.remarks(), ["1 error: 21 checks passed"]);
+    assert_eq!(report.remarks(), ["1 error: 24 checks passed"]);
     let report = serde_json::to_value(&report).unwrap();
     assert_eq!(report["checks"][0], json!({"check": "crd", "result": "Passed"}));
     let object = json!({"kind": "Pod", "namespace": "default", "name": "a"});
@@ -250,6 +273,6 @@ fn check_with_nothing_to_look_at_is_no_problem_and_not_passed() {
     cluster.schedulers = Ok(Vec::new());
     let report = Report::new(&cluster);
     assert_eq!((report.exit_code(true), report.notes()), (0, vec![]));
-    let nothing = "No problems found: 21 checks passed; this cluster has nothing to look at for scheduler-ignores";
+    let nothing = "No problems found: 24 checks passed; this cluster has nothing to look at for scheduler-ignores";
     assert_eq!(report.remarks(), [nothing]);
 }

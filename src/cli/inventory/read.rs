@@ -47,7 +47,7 @@ pub(in crate::cli) async fn around_pod(client: &Client, labels: &LabelFilter) ->
 }
 
 /// Returns what sends the requests of a read.
-pub(super) fn requests(client: &Client) -> Requests {
+pub(in crate::cli) fn requests(client: &Client) -> Requests {
     Requests::new(client.clone(), TIMEOUT)
 }
 
