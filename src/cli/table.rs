@@ -7,7 +7,7 @@ use anstyle::Style;
 use crate::model::label::printable;
 
 /// The space between columns, as in kubectl.
-const GAP: &str = "   ";
+pub(super) const GAP: &str = "   ";
 
 /// A line of a table.
 #[derive(Clone, Debug, Default)]

@@ -1,12 +1,14 @@
-//! What is known about the past of a node's extended resources, in one order. Pure, apart from [`read`].
+//! What is known about the past of extended resources on one node or many, in one order. Pure, apart from [`read`].
 //!
 //! ```text
-//! node ─────┬▶ creation, conditions, taints ─┐
+//! nodes ────┬▶ creation, conditions, taints ─┐
+//!           ├▶ managedFields, with labels ───┤
+//!           └▶ the ledger, which is now ─────┤
+//! rules ────┬▶ creation, conditions ─────────┼─▶ Entry, by time
 //!           ├▶ managedFields ────────────────┤
-//!           └▶ the ledger, which is now ─────┼─▶ Entry, by time
-//! rules ────┬▶ creation, conditions ─────────┤
-//!           └▶ managedFields ────────────────┤
-//! Events ────────────────────────────────────┘
+//!           └▶ what they do not select now ──┤
+//! Events ────────────────────────────────────┤
+//! Leases ────────────────────────────────────┘
 //! ```
 //!
 //! Kubernetes keeps no history: this is what is left of it. Most of these times are in whole seconds, so that the order
@@ -16,28 +18,64 @@ mod conditions;
 pub(super) mod entry;
 mod events;
 pub(super) mod field_owners;
+mod leases;
 mod ledger;
 mod objects;
 pub(super) mod read;
 pub(super) mod records;
+pub(super) mod scope;
+mod selection;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use k8s_openapi::jiff::Timestamp;
 
-use crate::model::node::Node;
 use entry::Entry;
-use records::Records;
+use records::{NodeRecord, Records};
+use scope::Scope;
 
-/// Returns what the records hold about the node since `start`, the oldest first.
-pub(super) fn timeline(node: &Node, records: &Records, start: Option<Timestamp>) -> Vec<Entry> {
-    let Records { object, rules, on_node, on_rules } = records;
-    let mut entries = objects::node(object);
-    entries.extend(rules.iter().flatten().flat_map(objects::rule));
-    entries.extend(events::entries(object, rules.as_deref(), on_node, on_rules));
-    entries.extend(ledger::entries(node, object, rules.as_deref()));
+/// Returns what the records hold since `start`, the oldest first.
+pub(super) fn timeline(scope: &Scope, records: &Records, start: Option<Timestamp>, now: Timestamp) -> Vec<Entry> {
+    let mut entries: Vec<_> = records.nodes.iter().flat_map(|record| of_node(scope, record, records)).collect();
+    entries.extend(records.rules.iter().flatten().flat_map(objects::rule));
+    entries.extend(events::entries(scope, records));
+    entries.extend(records.leases.iter().flat_map(|lease| leases::entries(lease, now)));
     entries.retain(|entry| start.is_none_or(|start| entry.when.may_be_since(start)));
     // Stable: the objects' own order remains where the times are equal.
     entries.sort_by_key(|entry| (entry.when, entry.source));
+    merged(entries)
+}
+
+fn of_node(scope: &Scope, record: &NodeRecord, records: &Records) -> Vec<Entry> {
+    let rules = records.rules.as_deref();
+    let mut entries = objects::node(scope, record, rules.unwrap_or_default());
+    entries.extend(ledger::entries(scope, record, rules));
+    entries.extend(selection::entries(record, rules.unwrap_or_default()));
+    if scope.node.is_none() {
+        entries.iter_mut().for_each(|entry| entry.nodes = vec![record.node.name.to_string()]);
+    }
     entries
+}
+
+/// Puts what is equal on several nodes into one entry, the first of them.
+fn merged(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut merged = Vec::<Entry>::new();
+    let mut places = HashMap::new();
+    for mut entry in entries {
+        let nodes = std::mem::take(&mut entry.nodes);
+        if nodes.is_empty() {
+            merged.push(entry);
+            continue;
+        }
+        let place = *places.entry(entry.clone()).or_insert(merged.len());
+        if place == merged.len() {
+            merged.push(entry);
+        }
+        if let Some(entry) = merged.get_mut(place) {
+            entry.nodes.extend(nodes);
+        }
+    }
+    merged
 }

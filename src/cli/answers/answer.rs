@@ -202,15 +202,9 @@ impl Common {
         Ok(Follower::start(client, self.selector.clone()).await?)
     }
 
-    /// Returns what prints answers one after another.
+    /// Returns what prints answers one after another, on a terminal in place of another.
     pub(super) fn printer(&self) -> Printer<'_> {
-        let screen = match self.shown.output {
-            None | Some(Output::Wide) => Screen::of_tables(),
-            Some(Output::Json) => Screen::Stream(""),
-            Some(Output::Yaml) => Screen::Stream("---\n"),
-            Some(Output::Name) => Screen::Append,
-        };
-        Printer { format: &self.shown, screen, last: None }
+        self.shown.printer(Screen::of_tables())
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.
@@ -247,6 +241,17 @@ impl Printer<'_> {
 impl Shown {
     pub(in crate::cli) async fn connect(&self) -> Result<Client, AnswerError> {
         Ok(self.cluster.connect().await?.client)
+    }
+
+    /// Returns what prints answers one after another.
+    pub(super) fn printer(&self, tables: Screen) -> Printer<'_> {
+        let screen = match self.output {
+            None | Some(Output::Wide) => tables,
+            Some(Output::Json) => Screen::Stream(""),
+            Some(Output::Yaml) => Screen::Stream("---\n"),
+            Some(Output::Name) => Screen::Append,
+        };
+        Printer { format: self, screen, last: None }
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.

@@ -1,10 +1,15 @@
 //! Conditions: since when each has the status that it has now.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 
 use super::entry::{Entry, Source, When};
 use super::field_owners;
+
+/// The condition that says how an object is; the others report problems.
+const READY: &str = "Ready";
 
 /// A condition of a node or of a rule.
 pub(super) struct Transition<'a> {
@@ -29,15 +34,26 @@ impl<'a> From<&'a Condition> for Transition<'a> {
     }
 }
 
-/// Returns an entry for each time and writer of an object's conditions: a kubelet sets all of a node's at once.
+impl Transition<'_> {
+    fn is_idle(&self) -> bool {
+        self.kind != READY && self.status == "False"
+    }
+}
+
+/// Returns an entry for each time and writer of an object's conditions: a kubelet sets all of a node's at once. A problem
+/// that is absent is left out, unless it has ended at a time of its own.
 pub(super) fn entries<'a>(
     metadata: &ObjectMeta,
     rule: Option<&str>,
     conditions: impl IntoIterator<Item = impl Into<Transition<'a>>>,
 ) -> Vec<Entry> {
+    let all: Vec<Transition<'a>> = conditions.into_iter().map(Into::into).collect();
+    let first = all.iter().map(|condition| condition.when).min();
+    let others = all.iter().filter(|condition| !condition.is_idle()).map(|condition| condition.when);
+    let explained: BTreeSet<_> = others.chain(first).collect();
     let mut entries = Vec::<Entry>::new();
-    for condition in conditions {
-        let Transition { kind, status, reason, when } = condition.into();
+    for condition in all.into_iter().filter(|condition| !condition.is_idle() || !explained.contains(&condition.when)) {
+        let Transition { kind, status, reason, when } = condition;
         let key = format!("k:{{\"type\":{}}}", serde_json::Value::from(kind));
         let who = field_owners::of_field(metadata, &["f:status", "f:conditions", &key]);
         let reason = reason.filter(|reason| !reason.is_empty()).map(|reason| format!(" ({reason})"));
@@ -50,6 +66,7 @@ pub(super) fn entries<'a>(
             None => entries.push(Entry {
                 when,
                 source: Source::Condition,
+                nodes: Vec::new(),
                 rule: rule.map(str::to_owned),
                 who,
                 is_warning: false,

@@ -4,11 +4,13 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 /// One thing that happened, or that is so now.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cli) struct Entry {
     pub(in crate::cli) when: When,
     pub(in crate::cli) source: Source,
-    /// The rule that it is about; `None` for the node.
+    /// The nodes that it is about, if the timeline is about several.
+    pub(in crate::cli) nodes: Vec<String>,
+    /// The rule that it is about; `None` for nodes and Leases.
     pub(in crate::cli) rule: Option<String>,
     /// The field manager, or what reported an Event; `None` if unknown.
     pub(in crate::cli) who: Option<String>,
@@ -20,7 +22,7 @@ pub(in crate::cli) struct Entry {
 }
 
 /// The time of an entry, in the order of a timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::cli) enum When {
     /// It has happened, and the object does not say when.
     Unknown,
@@ -30,7 +32,7 @@ pub(in crate::cli) enum When {
 }
 
 /// Where an entry comes from; at one time, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub(in crate::cli) enum Source {
     #[serde(rename = "metadata")]
     Metadata,
@@ -41,6 +43,10 @@ pub(in crate::cli) enum Source {
     #[serde(rename = "condition")]
     Condition,
     Event,
+    #[serde(rename = "lease")]
+    Lease,
+    #[serde(rename = "selector")]
+    Selection,
     #[serde(rename = "ledger")]
     Ledger,
 }
@@ -53,6 +59,8 @@ impl Source {
             Self::Taint => "taint",
             Self::Condition => "condition",
             Self::Event => "Event",
+            Self::Lease => "lease",
+            Self::Selection => "selector",
             Self::Ledger => "ledger",
         }
     }

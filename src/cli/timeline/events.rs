@@ -1,45 +1,65 @@
-//! Events about a node, and about its rules.
+//! Events about nodes, and about their rules.
 
 use std::collections::{HashMap, HashSet};
 
-use k8s_openapi::api::core::v1::{Event, Node as K8sNode, ObjectReference};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::entry::{Entry, Source, seconds};
-use super::records::RuleObject;
+use super::records::Records;
+use super::scope::Scope;
+use crate::model::api::FIELD_MANAGER;
 
-/// Returns the Events about a node, and those about rules that concern it.
-pub(super) fn entries(
-    node: &K8sNode,
-    rules: Option<&[RuleObject]>,
-    on_node: &[Event],
-    on_rules: &[Event],
-) -> Vec<Entry> {
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let rules: HashMap<_, _> = rules.into_iter().flatten().map(|rule| (&*rule.name, &rule.metadata)).collect();
+/// What the controller reports its Events as.
+const CONTROLLER: &str = "noderesource.dev/node-resource-advertiser";
+
+/// Returns the Events that concern the scope: about its nodes, and about its rules.
+pub(super) fn entries(scope: &Scope, records: &Records) -> Vec<Entry> {
+    let objects = records.rules.as_deref().unwrap_or_default();
+    let rules: HashMap<_, _> = objects.iter().map(|rule| (&*rule.name, &rule.metadata)).collect();
+    let metadata = records.nodes.iter().map(|record| &record.object.metadata);
+    let nodes: HashMap<_, _> = metadata.map(|node| (node.name.as_deref().unwrap_or_default(), node)).collect();
+    let is_earlier = |about: &ObjectReference, present: &HashMap<&str, &ObjectMeta>| {
+        let present = about.name.as_deref().and_then(|name| present.get(name));
+        present.is_some_and(|present| is_about_earlier(about, present))
+    };
+    let of_node = |node: &ObjectReference| {
+        let name = node.name.clone().filter(|_| scope.node.is_none());
+        (name, is_earlier(node, &nodes).then_some("node"))
+    };
+    let is_shown = |event: &&Event, rule: Option<&str>| scope.has_event(event, rule, objects);
+    let rule_of = |event: &Event| {
+        let rule = event.related.as_ref().filter(|related| related.kind.as_deref() == Some("NodeExtendedResource"));
+        rule.and_then(|rule| rule.name.clone())
+    };
     // The controller reports what it does on a node there and on the rule, at one time.
-    let reported: HashSet<_> = on_node.iter().map(identity).collect();
-    let on_rules = on_rules.iter().filter(|event| match &event.related {
-        Some(related) if related.kind.as_deref() == Some("Node") => {
-            related.name.as_deref() == Some(name) && !reported.contains(&identity(event))
-        }
-        _ => event.involved_object.name.as_deref().is_some_and(|rule| rules.contains_key(rule)),
+    let reported: HashSet<_> = records.on_nodes.iter().map(identity).collect();
+    let on_rules = records.on_rules.iter().filter(|event| match related_node(event) {
+        Some(_) if reported.contains(&identity(event)) => false,
+        Some(node) => scope.node.as_ref().is_none_or(|name| node.name.as_ref() == Some(name)),
+        None => match event.involved_object.name.as_deref() {
+            Some(rule) => rules.contains_key(rule) || scope.rule.as_deref() == Some(rule),
+            None => false,
+        },
     });
+    let on_rules = on_rules.filter(|event| is_shown(event, event.involved_object.name.as_deref()));
     let on_rules = on_rules.map(|event| {
-        let rule = event.involved_object.name.clone();
-        let present = rule.as_deref().and_then(|rule| rules.get(rule));
-        let earlier_rule = present.is_some_and(|rule| is_about_earlier(&event.involved_object, rule));
-        let related = event.related.as_ref().filter(|related| related.kind.as_deref() == Some("Node"));
-        let earlier_node = related.is_some_and(|related| is_about_earlier(related, &node.metadata));
-        let earlier = earlier_rule.then_some("rule").or(earlier_node.then_some("node"));
-        entry(event, rule, earlier)
+        let earlier_rule = is_earlier(&event.involved_object, &rules).then_some("rule");
+        let (node, earlier_node) = related_node(event).map(of_node).unwrap_or_default();
+        let entry = entry(event, earlier_rule.or(earlier_node));
+        Entry { rule: event.involved_object.name.clone(), nodes: node.into_iter().collect(), ..entry }
     });
-    let on_node = on_node.iter().map(|event| {
-        let is_earlier = is_about_earlier(&event.involved_object, &node.metadata);
-        entry(event, None, is_earlier.then_some("node"))
+    let on_nodes = records.on_nodes.iter().filter(|event| is_shown(event, rule_of(event).as_deref()));
+    let on_nodes = on_nodes.map(|event| {
+        let (node, earlier) = of_node(&event.involved_object);
+        Entry { nodes: node.into_iter().collect(), ..entry(event, earlier) }
     });
-    on_node.chain(on_rules).collect()
+    on_nodes.chain(on_rules).collect()
+}
+
+fn related_node(event: &Event) -> Option<&ObjectReference> {
+    event.related.as_ref().filter(|related| related.kind.as_deref() == Some("Node"))
 }
 
 /// What an Event and its copy on another object have in common. The number of suppressed Events at the end of the
@@ -57,7 +77,7 @@ fn is_about_earlier(about: &ObjectReference, present: &ObjectMeta) -> bool {
 }
 
 /// Returns the entry of an Event. `earlier` is the kind of the object that it is about, if that has been deleted since.
-fn entry(event: &Event, rule: Option<String>, earlier: Option<&str>) -> Entry {
+fn entry(event: &Event, earlier: Option<&str>) -> Entry {
     let (first, last) = times(event);
     let series = event.series.as_ref().and_then(|series| series.count);
     let count = series.into_iter().chain(event.count).max().filter(|count| *count > 1);
@@ -66,7 +86,10 @@ fn entry(event: &Event, rule: Option<String>, earlier: Option<&str>) -> Entry {
         None => format!(" ({count} times)"),
     });
     let source = event.source.as_ref().and_then(|source| source.component.clone());
-    let who = [event.reporting_component.clone(), source].into_iter().flatten().find(|who| !who.is_empty());
+    let mut named = [event.reporting_component.clone(), source].into_iter().flatten();
+    let named = named.find(|who| !who.is_empty());
+    let writer = other_writer(event).filter(|_| named.as_deref() == Some(CONTROLLER));
+    let borrowed = writer.map(|_| format!(" (not from the controller: it only names {CONTROLLER})"));
     let reason = event.reason.as_deref().unwrap_or("<unknown>");
     let message = event.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
     let message = message.map(|message| format!(": {message}")).unwrap_or_default();
@@ -74,12 +97,21 @@ fn entry(event: &Event, rule: Option<String>, earlier: Option<&str>) -> Entry {
     Entry {
         when: last.into(),
         source: Source::Event,
-        rule,
-        who,
-        is_warning: event.type_.as_deref() == Some("Warning"),
-        what: format!("{reason}{message}{}{earlier}", count.unwrap_or_default()),
+        nodes: Vec::new(),
+        rule: None,
+        who: writer.map(str::to_owned).or(named),
+        is_warning: event.type_.as_deref() == Some("Warning") || writer.is_some(),
+        what: format!("{reason}{message}{}{earlier}{}", count.unwrap_or_default(), borrowed.unwrap_or_default()),
         owns: Vec::new(),
     }
+}
+
+/// Returns the field manager of an Event, if it is known, and not the controller. Whoever may create Events chooses what
+/// reports them; the field manager is a choice too, but one that nobody makes by accident.
+fn other_writer(event: &Event) -> Option<&str> {
+    let mut managers = event.metadata.managed_fields.iter().flatten().filter_map(|entry| entry.manager.as_deref());
+    let first = managers.next()?;
+    (first != FIELD_MANAGER && managers.all(|manager| manager != FIELD_MANAGER)).then_some(first)
 }
 
 /// Returns when an Event was reported first and last. Which fields it has depends on the client that reported it.

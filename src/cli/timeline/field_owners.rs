@@ -52,7 +52,7 @@ impl<'a> Owner<'a> {
     /// Returns what the manager last did, as far as the entry says it.
     pub(super) fn last_write(self) -> String {
         let part = if self.writes_status() { " the status" } else { "" };
-        let how = self.0.operation.as_deref().map(|operation| format!(" ({operation})"));
-        format!("last wrote{part}{}", how.unwrap_or_default())
+        let how = if self.0.operation.as_deref() == Some("Apply") { " by server-side apply" } else { "" };
+        format!("last wrote{part}{how}")
     }
 }

@@ -5,27 +5,48 @@ use super::entry::{Source, When, seconds};
 use super::records::RuleObject;
 use super::*;
 use crate::model::api::NodeExtendedResource;
-use crate::model::node::Interner;
+use crate::model::node::{Interner, Node};
+use crate::planner::rules::Rule;
 
 const DONGLE: &str = "example.com/dongle";
 
-/// Returns the lines of a timeline: time, source, who, and what, with the rule before it.
+/// Returns the lines of one node's timeline: time, source, who, and what, with the rule before it.
 fn lines(node: &Value, rules: Option<&[Value]>, events: &[Value], since: Option<&str>) -> Vec<String> {
+    let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let scope = Scope { node: Some(name), ..Scope::default() };
+    let records = records(std::slice::from_ref(node), rules, events);
+    shown(timeline(&scope, &records, since.map(|since| since.parse().unwrap()), now()))
+}
+
+fn now() -> Timestamp {
+    at("12:00:00").parse().unwrap()
+}
+
+fn records(nodes: &[Value], rules: Option<&[Value]>, events: &[Value]) -> Records {
     let rule = |object: &Value| {
         let object: NodeExtendedResource = serde_json::from_value(object.clone()).unwrap();
+        let rule = Rule::new(&object).ok();
+        let spec = serde_json::to_value(&object.spec).unwrap().as_object().unwrap().clone();
+        let name = object.metadata.name.clone().unwrap().into();
         let conditions = object.status.unwrap_or_default().conditions;
-        RuleObject { name: object.metadata.name.clone().unwrap().into(), metadata: object.metadata, conditions }
+        RuleObject { name, metadata: object.metadata, spec, conditions, rule }
+    };
+    let node = |object: &Value| NodeRecord {
+        object: serde_json::from_value(object.clone()).unwrap(),
+        node: Node::new(serde_json::from_value(object.clone()).unwrap(), &mut Interner::default()),
     };
     let events = events.iter().map(|event| serde_json::from_value::<Event>(event.clone()).unwrap());
-    let (on_node, on_rules) = events.partition(|event| event.involved_object.kind.as_deref() == Some("Node"));
-    let records = Records {
-        object: serde_json::from_value(node.clone()).unwrap(),
+    let (on_nodes, on_rules) = events.partition(|event| event.involved_object.kind.as_deref() == Some("Node"));
+    Records {
+        nodes: nodes.iter().map(node).collect(),
         rules: rules.map(|rules| rules.iter().map(rule).collect()),
-        on_node,
+        on_nodes,
         on_rules,
-    };
-    let node = Node::new(serde_json::from_value(node.clone()).unwrap(), &mut Interner::default());
-    let entries = timeline(&node, &records, since.map(|since| since.parse().unwrap()));
+        leases: Vec::new(),
+    }
+}
+
+fn shown(entries: Vec<Entry>) -> Vec<String> {
     let line = |entry: Entry| {
         let when = match entry.when {
             When::Unknown => "unknown".to_owned(),
@@ -33,10 +54,11 @@ fn lines(node: &Value, rules: Option<&[Value]>, events: &[Value], since: Option<
             When::Now => "now".to_owned(),
         };
         let rule = entry.rule.map(|rule| format!("{rule}: ")).unwrap_or_default();
+        let nodes = entry.nodes.iter().map(|node| format!("[{node}] ")).collect::<String>();
         let warning = if entry.is_warning { "! " } else { "" };
         let who = entry.who.unwrap_or("-".to_owned());
         let owns = if entry.owns.is_empty() { String::new() } else { format!("; owns {}", entry.owns.join(", ")) };
-        format!("{when} {} {who}: {warning}{rule}{}{owns}", entry.source.as_str(), entry.what)
+        format!("{when} {} {who}: {warning}{nodes}{rule}{}{owns}", entry.source.as_str(), entry.what)
     };
     entries.into_iter().map(line).collect()
 }
@@ -98,7 +120,7 @@ fn timeline_orders_what_the_objects_and_events_say() {
                 wrote("node-resource-advertiser", "00:00:06", "status", &json!({"f:status": {"f:total": {}}})),
             ],
         },
-        "spec": {"resourceName": DONGLE, "quantity": 4},
+        "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true},
         "status": {"conditions": [{
             "type": "Ready", "status": "False", "reason": "Conflict", "message": "",
             "lastTransitionTime": at("00:00:08"),
@@ -107,16 +129,16 @@ fn timeline_orders_what_the_objects_and_events_say() {
     let events = [event("Node", "node-1", "00:00:08.5", "Repaired", "Repaired it")];
     let expected = [
         "00:00:01 metadata -: created",
-        "00:00:03 condition kubelet: since then Ready=True (KubeletReady), DiskPressure=False",
+        "00:00:03 condition kubelet: since then Ready=True (KubeletReady)",
         "00:00:03 condition -: since then Burning=Unknown",
         "00:00:04 metadata -: dongle: created; the spec is at generation 3 now",
-        "00:00:05 managedFields kubectl-edit: dongle: last wrote (Update); owns allNodes, quantity",
-        "00:00:06 managedFields node-resource-advertiser: last wrote the status (Update); owns the ledger, \
+        "00:00:05 managedFields kubectl-edit: dongle: last wrote; owns allNodes, quantity",
+        "00:00:06 managedFields node-resource-advertiser: last wrote the status; owns the ledger, \
          example.com/dongle",
         "00:00:07 taint controller-manager: tainted a=b:NoExecute",
         "00:00:08 condition -: dongle: since then Ready=False (Conflict)",
         "00:00:08 Event tester: Repaired: Repaired it",
-        "00:00:09 managedFields kubelet: last wrote the status (Update); owns example.com/dongle (allocatable)",
+        "00:00:09 managedFields kubelet: last wrote the status; owns example.com/dongle (allocatable)",
         "now ledger node-resource-advertiser: ! dongle: example.com/dongle is 4; the node has capacity 9, allocatable 4",
     ];
     assert_eq!(lines(&node, Some(std::slice::from_ref(&rule)), &events, None), expected);
@@ -170,7 +192,7 @@ fn event_on_a_rule_counts_if_it_is_about_the_node_or_all_nodes_of_its_rules() {
     let node = json!({"metadata": {"name": "node-1", "uid": "u", "creationTimestamp": at("00:00:01")}});
     let rule = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
-        "metadata": {"name": "dongle", "creationTimestamp": at("00:00:01")}, "spec": {"resourceName": DONGLE, "quantity": 4},
+        "metadata": {"name": "dongle", "creationTimestamp": at("00:00:01")}, "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true},
     });
     let on_rule = |name: &str, related: Value, time: &str, message: &str| {
         let mut event = event("NodeExtendedResource", name, time, "Repaired", message);
@@ -202,7 +224,7 @@ fn event_about_an_earlier_rule_or_node_of_the_same_name_says_so() {
     let rule = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
         "metadata": {"name": "dongle", "uid": "r", "creationTimestamp": at("00:00:01")},
-        "spec": {"resourceName": DONGLE, "quantity": 4},
+        "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true},
     });
     let on_rule = |uid: &str, related: Value| {
         let mut event = event("NodeExtendedResource", "dongle", "00:00:02", "Repaired", "it");
@@ -280,4 +302,207 @@ fn thousands_of_entries_at_one_time_keep_their_order() {
     assert!(lines[1].ends_with("example.com/r598, example.com/r599"), "{}", lines[1]);
     assert!(lines[1..301].is_sorted() && lines[301..].is_sorted(), "as they were read");
     assert!(Source::Metadata < Source::ManagedFields && Source::Condition < Source::Event);
+}
+
+fn rule(spec: &Value, managers: &Value, conditions: &Value) -> Value {
+    json!({
+        "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+        "metadata": {"name": "dongle", "creationTimestamp": at("00:00:01"), "managedFields": managers},
+        "spec": spec, "status": {"conditions": conditions},
+    })
+}
+
+fn by_pool() -> Value {
+    json!({"resourceName": DONGLE, "quantity": 4, "nodeSelector": {"matchLabels": {"pool": "usb"}}})
+}
+
+#[test]
+fn label_that_a_rule_depends_on_has_its_owner_and_what_it_excludes() {
+    let labelled =
+        wrote("kubectl-label", "00:00:05", "", &json!({"f:metadata": {"f:labels": {"f:pool": {}, "f:x": {}}}}));
+    let node = |labels: Value| {
+        json!({"metadata": {"name": "node-1", "uid": "u", "creationTimestamp": at("00:00:01"), "labels": labels,
+            "managedFields": [labelled]}})
+    };
+    let rules = [rule(&by_pool(), &json!(null), &json!([]))];
+    let of = |labels| lines(&node(labels), Some(&rules), &[], Some("2026-01-01T00:00:02Z"));
+    let owned = |value: &str| {
+        format!("00:00:05 managedFields kubectl-label: last wrote; owns label pool={value} (rule dongle)")
+    };
+    assert_eq!(of(json!({"pool": "usb", "x": "1"})), [owned("usb")], "no rule depends on x");
+    let excluded = "now selector -: dongle: does not select the node: it selects pool=usb, and the node has pool=infra";
+    assert_eq!(of(json!({"pool": "infra"})), [owned("infra"), excluded.to_owned()]);
+    // Another manager has removed it: nobody owns what is absent.
+    let removed = json!({"metadata": {"name": "node-1", "creationTimestamp": at("00:00:01")}});
+    let absent =
+        "now selector -: dongle: does not select the node: it selects pool=usb, and the node has no label pool";
+    assert_eq!(lines(&removed, Some(&rules), &[], Some("2026-01-01T00:00:02Z")), [absent]);
+}
+
+#[test]
+fn label_and_annotation_of_a_quantity_have_their_owners() {
+    let keys =
+        json!({"f:metadata": {"f:labels": {"f:example.com/count": {}}, "f:annotations": {"f:example.com/size": {}}}});
+    let node = json!({"metadata": {"name": "node-1", "labels": {"example.com/count": "4"},
+        "annotations": {"example.com/size": "s3cret"}, "managedFields": [wrote("agent", "00:00:05", "", &keys)]}});
+    let spec = |from: &str, key: &str| json!({"resourceName": DONGLE, "allNodes": true, "quantityFrom": {from: {"key": key}, "max": 9}});
+    for (from, key, owns) in [
+        ("nodeLabel", "example.com/count", "label example.com/count=4 (rule dongle)"),
+        ("nodeAnnotation", "example.com/size", "annotation example.com/size (rule dongle)"),
+    ] {
+        let rules = [rule(&spec(from, key), &json!(null), &json!([]))];
+        let lines = lines(&node, Some(&rules), &[], None);
+        assert!(lines.contains(&format!("00:00:05 managedFields agent: last wrote; owns {owns}")), "{lines:#?}");
+    }
+}
+
+#[test]
+fn condition_that_says_nothing_is_left_out_unless_it_has_ended_since() {
+    let condition = |kind: &str, status: &str, time: &str| json!({"type": kind, "status": status, "reason": "R", "message": "", "lastTransitionTime": at(time)});
+    for (conditions, expected) in [
+        // As it was created.
+        (
+            json!([condition("Ready", "True", "00:00:02"), condition("Stalled", "False", "00:00:02")]),
+            vec!["02 Ready=True (R)"],
+        ),
+        (
+            json!([condition("Ready", "True", "00:00:05"), condition("Stalled", "False", "00:00:02")]),
+            vec!["05 Ready=True (R)"],
+        ),
+        (
+            json!([condition("Ready", "False", "00:00:05"), condition("Contested", "True", "00:00:04")]),
+            vec!["04 Contested=True (R)", "05 Ready=False (R)"],
+        ),
+        // It ended while the rule was ready.
+        (
+            json!([condition("Ready", "True", "00:00:02"), condition("Contested", "False", "00:00:09")]),
+            vec!["02 Ready=True (R)", "09 Contested=False (R)"],
+        ),
+        (json!([condition("Stalled", "False", "00:00:02")]), vec![]),
+    ] {
+        let rules = [rule(&by_pool(), &json!(null), &conditions)];
+        let node = json!({"metadata": {"name": "node-1", "labels": {"pool": "usb"}}});
+        let lines = lines(&node, Some(&rules), &[], Some("2026-01-01T00:00:02Z"));
+        let shown = lines.iter().filter_map(|line| {
+            let (time, what) = line.strip_prefix("00:00:")?.split_once(" condition -: dongle: since then ")?;
+            Some(format!("{time} {what}"))
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expected, "{conditions:#}");
+    }
+}
+
+#[test]
+fn default_of_a_rule_is_named_only_where_its_manager_owns_nothing_else() {
+    let created = json!({"f:spec": {"f:resourceName": {}, "f:priority": {}, "f:conflictPolicy": {}, "f:deletionPolicy": {},
+        "f:shrinkPolicy": {}, "f:paused": {}}});
+    let unpaused = json!({"f:spec": {"f:paused": {}}});
+    let managers =
+        json!([wrote("kubectl-create", "00:00:02", "", &created), wrote("resumer", "00:00:03", "", &unpaused)]);
+    let mut spec = by_pool();
+    let owners = |spec: &Value| -> Vec<_> {
+        let node = json!({"metadata": {"name": "node-1", "labels": {"pool": "usb"}}});
+        let lines = lines(&node, Some(&[rule(spec, &managers, &json!([]))]), &[], Some("2026-01-01T00:00:02Z"));
+        lines.iter().filter_map(|line| Some(line.split_once("last wrote; owns ")?.1.to_owned())).collect()
+    };
+    assert_eq!(owners(&spec), ["resourceName", "paused"]);
+    spec["priority"] = json!(7);
+    assert_eq!(owners(&spec), ["priority, resourceName", "paused"]);
+}
+
+#[test]
+fn event_in_the_name_of_the_controller_names_who_wrote_it() {
+    let node = json!({"metadata": {"name": "node-1", "uid": "u"}});
+    let event = |component: &str, managers: &Value| {
+        let mut event = event("Node", "node-1", "00:00:03", "Repaired", "it");
+        event["reportingComponent"] = json!(component);
+        event["metadata"]["managedFields"] = managers.clone();
+        lines(&node, Some(&[]), &[event], None).remove(1)
+    };
+    let controller = "noderesource.dev/node-resource-advertiser";
+    let by = |manager: &str| json!([{"manager": manager, "operation": "Update"}]);
+    let own = format!("00:00:03 Event {controller}: Repaired: it");
+    assert_eq!(event(controller, &by("node-resource-advertiser")), own);
+    assert_eq!(event(controller, &json!(null)), own, "nothing is known of it");
+    let borrowed = "00:00:03 Event kubectl-create: ! Repaired: it (not from the controller: it only names \
+                    noderesource.dev/node-resource-advertiser)";
+    assert_eq!(event(controller, &by("kubectl-create")), borrowed);
+    assert_eq!(event("tester", &by("kubectl-create")), "00:00:03 Event tester: Repaired: it");
+}
+
+#[test]
+fn rule_over_its_nodes_has_what_is_about_it_and_equal_entries_once() {
+    let node = |name: &str, quantity: &str, other: &str| {
+        let ledger = json!({DONGLE: {"quantity": quantity, "rule": "dongle"}, "example.com/other": {"quantity": other, "rule": "other"}});
+        let values = json!({DONGLE: quantity, "example.com/other": other});
+        json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": at("00:00:01"), "labels": {"pool": "usb"},
+                "annotations": {"noderesource.dev/advertised": ledger.to_string()},
+                "managedFields": [wrote("agent", "00:00:07", "status", &super::tests::values(&[DONGLE, "example.com/other"]))]},
+            "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+            "status": {"capacity": values, "allocatable": values,
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at("00:00:03")}]},
+        })
+    };
+    let nodes = [node("n1", "4", "1"), node("n2", "4", "2"), node("n3", "5", "3")];
+    let rules = [rule(&by_pool(), &json!(null), &json!([]))];
+    let mut related = event("Node", "n2", "00:00:08", "Repaired", "about dongle");
+    related["related"] = json!({"kind": "NodeExtendedResource", "name": "dongle"});
+    let events = [
+        related,
+        event("Node", "n1", "00:00:08", "NodeReady", "about no rule"),
+        event("NodeExtendedResource", "dongle", "00:00:09", "Ready", "the rule"),
+        event("NodeExtendedResource", "other", "00:00:09", "Ready", "another rule"),
+    ];
+    let scope = Scope { rule: Some("dongle".to_owned()), ..Scope::default() };
+    let lines = shown(timeline(&scope, &records(&nodes, Some(&rules), &events), None, now()));
+    let expected = [
+        "00:00:01 metadata -: [n1] [n2] [n3] created",
+        "00:00:01 metadata -: dongle: created",
+        "00:00:07 managedFields agent: [n1] [n2] [n3] last wrote the status; owns example.com/dongle",
+        "00:00:08 Event tester: [n2] Repaired: about dongle",
+        "00:00:09 Event tester: dongle: Ready: the rule",
+        "now ledger -: [n1] [n2] dongle: example.com/dongle is 4",
+        "now ledger -: [n3] dongle: example.com/dongle is 5",
+    ];
+    assert_eq!(lines, expected);
+    let of_resource = Scope { resource: Some("example.com/other".to_owned()), ..Scope::default() };
+    let lines = shown(timeline(&of_resource, &records(&nodes, Some(&[]), &events), None, now()));
+    assert!(lines.iter().all(|line| !line.contains("dongle") && !line.contains("NodeReady")), "{lines:#?}");
+    assert!(lines.contains(&"now ledger -: ! [n3] other: example.com/other is 3; the rule does not exist".to_owned()));
+}
+
+#[test]
+fn lease_says_who_leads_and_until_when() {
+    let lease = |holder: &str, renewed: &str| {
+        let micro = |time: &str| format!("2026-01-01T{time}.000000Z");
+        json!({"metadata": {"name": "nra", "namespace": "nra"}, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15,
+            "acquireTime": micro("00:00:05"), "renewTime": micro(renewed), "leaseTransitions": 3}})
+    };
+    let prune = format!("prune_{}", "1".repeat(19));
+    for (lease, expected) in [
+        (
+            lease("pod-a", "11:59:58"),
+            vec!["00:00:05 lease pod-a: became the leader by transition 3 of the Lease nra/nra"],
+        ),
+        (
+            lease("pod-a", "03:00:00"),
+            vec![
+                "00:00:05 lease pod-a: became the leader by transition 3 of the Lease nra/nra",
+                "03:00:15 lease pod-a: ! stopped leading without a release of the Lease nra/nra",
+            ],
+        ),
+        (
+            lease("", "03:00:00"),
+            vec!["03:00:00 lease -: ! last renewal of the Lease nra/nra, before its release: no controller leads"],
+        ),
+        (
+            lease(&prune, "11:59:58"),
+            vec!["00:00:05 lease PRUNE: kept controllers from writing by transition 3 of the Lease nra/nra"],
+        ),
+        (json!({"metadata": {"name": "nra"}}), vec![]),
+    ] {
+        let lease = serde_json::from_value(lease).unwrap();
+        let lines = shown(leases::entries(&lease, now()));
+        assert_eq!(lines, expected.iter().map(|line| line.replace("PRUNE", &prune)).collect::<Vec<_>>());
+    }
 }
