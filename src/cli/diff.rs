@@ -66,6 +66,8 @@ pub struct Preview {
     unknown_writers: usize,
     totals: Totals,
     summary: Summary,
+    /// How many values do not become as declared, with ledgers that cannot be read.
+    shortfalls: usize,
 }
 
 /// Why a node cannot be planned.
@@ -94,6 +96,7 @@ impl Preview {
             unknown_writers: 0,
             totals: Totals::default(),
             summary: Summary::default(),
+            shortfalls: 0,
         }
     }
 
@@ -106,6 +109,7 @@ impl Preview {
         self.unknown_writers = 0;
         self.totals = Totals::default();
         self.summary = Summary::default();
+        self.shortfalls = 0;
     }
 
     /// Returns the number of planned nodes.
@@ -145,6 +149,8 @@ impl Preview {
         let mut node_diff = NodeDiff::new(node, plan, &self.rules);
         self.filter.apply(&mut node_diff);
         self.summary.count(&node_diff);
+        let problems = node_diff.outcomes.iter().filter(|outcome| outcome.outcome.is_problem()).count();
+        self.shortfalls += problems.max(usize::from(node_diff.invalid_ledger.is_some()));
         self.unknown_writers += usize::from(has_unknown_writer(node, &node_diff));
         node_diff.changes.iter().for_each(|change| self.totals.add(change));
         self.keep(node_diff);
@@ -198,9 +204,11 @@ impl Preview {
             notes.push(Note { rule: None, message, kind: NoteKind::UnknownWriters });
         }
         self.summary.nodes = self.seen.len();
-        let Self { nodes, rows, totals, summary, .. } = self;
+        let Self { nodes, rows, totals, summary, shortfalls, .. } = self;
         let nodes = nodes.into_values().collect();
-        Ok(Report { nodes, rows, totals: totals.finish(), notes, summary })
+        let invalid = notes.iter().filter(|note| note.kind == NoteKind::InvalidRule).count();
+        let shortfalls = shortfalls + summary.missing + invalid;
+        Ok(Report { nodes, rows, totals: totals.finish(), notes, summary, shortfalls })
     }
 
     /// Adds the node names in rules that do not exist, and notes rules that select no node.

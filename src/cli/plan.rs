@@ -16,6 +16,7 @@ use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
 use super::rule_files;
 use crate::manifest::{Exclude, Glob, Inputs};
+use crate::model::count::plural;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
@@ -71,6 +72,12 @@ pub(super) struct Args {
     /// Other rules still count: where another rule decides instead, plan shows that.
     #[arg(long = "rule", value_name = "NAME")]
     rule_names: Vec<String>,
+    /// Exit with 3 if anything does not become as declared
+    ///
+    /// That is what `!` marks, what pods hold above its declaration, and rules that are invalid. A rule that selects no
+    /// node is a note.
+    #[arg(long)]
+    strict: bool,
     /// Show unchanged resources too
     #[arg(long)]
     all: bool,
@@ -91,6 +98,7 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Exits with 0 if there are no changes, 1 if something changes or may change, and 2 on an error, like kubectl diff.
+With --strict, exits with 3 if anything does not become as declared, whether or not something changes.
 The last line of the table agrees: \"No changes\", \"Up to 2 to change\" where it depends on pods that are
 not known, or \"Plan: ...\".
 
@@ -131,8 +139,13 @@ enum Output {
 /// Runs the command. 1 means that there are changes, so every error is a 2.
 pub(super) async fn run(args: Args) -> ExitCode {
     match print_plan(&args).await {
-        Ok(true) => ExitCode::from(1),
-        Ok(false) => ExitCode::SUCCESS,
+        Ok(report) if args.strict && report.shortfalls > 0 => {
+            let values = plural(report.shortfalls, "finding", "findings");
+            print_message(format_args!("error: not everything becomes as declared: {values}, and --strict is given"));
+            ExitCode::from(3)
+        }
+        Ok(report) if report.has_changes() => ExitCode::from(1),
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             print_message(format_args!("error: {error}"));
             if error.is_no_connection() {
@@ -143,8 +156,8 @@ pub(super) async fn run(args: Args) -> ExitCode {
     }
 }
 
-/// Prints the plan, and returns whether it has changes.
-async fn print_plan(args: &Args) -> Result<bool, Error> {
+/// Prints the plan, and returns it.
+async fn print_plan(args: &Args) -> Result<Report, Error> {
     if args.output == Output::Patch && !args.rule_names.is_empty() {
         return Err(Error::PatchOfRule);
     }
@@ -170,7 +183,7 @@ async fn print_plan(args: &Args) -> Result<bool, Error> {
     progress.finish_and_clear();
     let report = planned?;
     print(&report.render(args.output.format()).map_err(Error::Render)?)?;
-    Ok(report.has_changes())
+    Ok(report)
 }
 
 fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<Report, Error> {

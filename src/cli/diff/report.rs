@@ -74,6 +74,9 @@ pub struct Report {
     pub notes: Vec<Note>,
     /// The counts.
     pub summary: Summary,
+    /// How many values, names of nodes and rules do not become as declared: conflicts, held values, missing nodes, invalid
+    /// rules and ledgers, and the like.
+    pub shortfalls: usize,
 }
 
 impl Summary {
