@@ -2,6 +2,7 @@
 
 pub(super) mod answer;
 mod history;
+mod namespaces;
 mod node;
 mod pod;
 mod resource;

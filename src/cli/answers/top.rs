@@ -7,6 +7,7 @@ use anstyle::AnsiColor;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat};
+use super::namespaces::{Namespaces, percent};
 use super::view::{Pending, ResourceView, Supply, UNKNOWN, explain_marks};
 use crate::cli::hint;
 use crate::cli::inventory::Inventory;
@@ -28,6 +29,9 @@ use crate::model::count::{few, plural};
   # Every extended resource, those with the least free first
   node-resource-advertiser top --sort-by free
 
+  # Who uses up what
+  node-resource-advertiser top --by namespace
+
   # What one pool of nodes has, again at each change
   node-resource-advertiser top -l pool=a -w",
 ))]
@@ -38,10 +42,19 @@ pub(in crate::cli) struct Args {
     /// Order of the resources
     #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortBy::Resource)]
     sort_by: SortBy,
+    /// Show what pods request, by what they have in common; the largest first
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with = "sort_by")]
+    by: Option<By>,
     #[command(flatten)]
     repeat: Repeat,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// Their namespace
+    Namespace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -93,7 +106,10 @@ struct Leftover {
 }
 
 pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
-    args.common.answer(&args.repeat, |inventory| Ok(top(inventory, args.sort_by))).await
+    match args.by {
+        None => args.common.answer(&args.repeat, |inventory| Ok(top(inventory, args.sort_by))).await,
+        Some(By::Namespace) => args.common.answer(&args.repeat, |inventory| Ok(Namespaces::new(inventory))).await,
+    }
 }
 
 fn top(inventory: &Inventory, order: SortBy) -> Top {
@@ -122,12 +138,21 @@ fn top(inventory: &Inventory, order: SortBy) -> Top {
     }
 }
 
+/// Returns the part of a resource that pods request, as text.
+fn of_total(resource: &ResourceView) -> String {
+    let parsed = |text: Option<&String>| text.and_then(|text| text.parse().ok());
+    let requested = parsed(resource.requested.as_ref());
+    let total = parsed(resource.supply.as_ref().map(|supply| &supply.total));
+    let percent = requested.zip(total).and_then(|(requested, total)| percent(requested, total));
+    percent.map_or_else(|| UNKNOWN.to_owned(), |percent| format!("{percent}%"))
+}
+
 impl Answer for Top {
     const KIND: &'static str = "ExtendedResourceList";
 
     fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
         let mut headings = vec!["RESOURCE", "RULES", "NODES", "TOTAL", "REQUESTED", "FREE", "LARGEST", "PENDING"];
-        headings.extend(is_wide.then_some("LARGEST ON"));
+        headings.extend(is_wide.then_some(["LARGEST ON", "%REQUESTED"]).into_iter().flatten());
         let rows = self.resources.iter().map(|resource| {
             let nodes = match &resource.supply {
                 None => UNKNOWN.to_owned(),
@@ -158,7 +183,7 @@ impl Answer for Top {
                 largest.into(),
                 pending,
             ];
-            cells.extend(is_wide.then(|| node.into()));
+            cells.extend(is_wide.then(|| [node.into(), of_total(resource).into()]).into_iter().flatten());
             Row::new(cells)
         });
         (headings, rows.collect())
@@ -241,6 +266,8 @@ mod tests {
             (SortBy::Free, ["dongle", "z", "a"]),
             (SortBy::Pending, ["dongle", "a", "z"]),
         ] {
+            let of_dongle = top(&inventory, order).text(true);
+            assert!(of_dongle.contains("   node-1       75%\n"), "{of_dongle}");
             let found = top(&inventory, order).names();
             assert_eq!(found, names.map(|name| format!("example.com/{name}")), "{order:?}");
         }
