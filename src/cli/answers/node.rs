@@ -1,11 +1,14 @@
 //! `node`: the extended resources of one node, down to the pods.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods, strip_kind};
 use super::view::{NodeStateView, Owners, PodView, ShareView, explain_marks};
 use crate::cli::diff::order::NodeName;
 use crate::cli::inventory::Inventory;
+use crate::cli::inventory::why::unmet;
 use crate::cli::table::Row;
 use crate::model::spelling::closest;
 
@@ -33,6 +36,9 @@ struct NodeAnswer {
     #[serde(flatten)]
     state: Option<NodeStateView>,
     resources: Vec<NodeResource>,
+    /// Why the node does not have what rules declare there, by resource.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unmet: BTreeMap<String, String>,
     /// What it means that there are no resources.
     #[serde(skip)]
     none: &'static str,
@@ -87,7 +93,7 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         (None, _) => "No pod on the node requests extended resources, if the node exists",
     };
     let state = NodeStateView::of(inventory, &node);
-    Ok(NodeAnswer { node: name.to_owned(), state, resources: here.collect(), none })
+    Ok(NodeAnswer { node: name.to_owned(), state, resources: here.collect(), unmet: unmet(inventory, &node), none })
 }
 
 impl Answer for NodeAnswer {
@@ -114,7 +120,59 @@ impl Answer for NodeAnswer {
     fn remarks(&self) -> Vec<String> {
         match self.resources.is_empty() {
             true => vec![self.none.to_owned()],
-            false => explain_marks(self.resources.iter().map(|resource| &resource.owners)),
+            false => {
+                let unmet = self.unmet.iter().map(|(resource, why)| format!("{resource}: {why}"));
+                let marks = explain_marks(self.resources.iter().map(|resource| &resource.owners));
+                marks.into_iter().chain(unmet).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::diff::rules::{ClusterRule, Rules, Standing};
+    use crate::cli::inventory::tests::{DONGLE, inventory, node, rule};
+
+    fn remarks(node: Value, spec: &Value) -> Vec<String> {
+        let mut inventory = inventory(&[node], &[], vec![]);
+        let name: Arc<str> = "dongle".into();
+        let rule = Ok(rule(&name, spec));
+        let standing = Standing::default();
+        let rule = ClusterRule { rule, name, created: None, contested: Vec::new(), standing };
+        inventory.rules = Some(Rules::from_cluster(vec![rule], Vec::new(), false));
+        answer(&inventory, "node-1", None).unwrap().remarks()
+    }
+
+    #[test]
+    fn value_that_is_not_as_declared_has_its_reason() {
+        let spec = json!({"allNodes": true});
+        let declared = node("node-1", &json!({}), "4");
+        let mut unreadable = node("node-1", &json!({}), "9");
+        unreadable["metadata"]["annotations"] = json!({"noderesource.dev/advertised": "[]"});
+        let mut absent = declared.clone();
+        absent["status"] = json!({});
+        for (node, spec, reason) in [
+            (declared.clone(), &spec, None),
+            (absent.clone(), &spec, Some("which is not on the node yet")),
+            (absent.clone(), &json!({"allNodes": true, "paused": true}), Some("paused")),
+            (
+                absent,
+                &json!({"allNodes": true, "quantity": null, "quantityFrom": {"nodeLabel": {"key": "a"}, "max": 9}}),
+                Some("has no label a"),
+            ),
+            (node("node-1", &json!({}), "9"), &spec, Some("conflict")),
+            (unreadable, &spec, Some("the annotation of the node cannot be read")),
+        ] {
+            let remarks = remarks(node, spec);
+            let unmet: Vec<_> = remarks.iter().filter(|remark| remark.starts_with(DONGLE)).collect();
+            assert_eq!(unmet.len(), usize::from(reason.is_some()), "{remarks:?}");
+            assert!(reason.is_none_or(|reason| unmet[0].contains(reason)), "{reason:?}: {unmet:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Which nodes the pod may use is a question of its own, for [`super::placement`]. Of cpu, memory and volumes nothing is
 //! known: it says "enough" or "not enough", and never that a pod fits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -136,6 +136,25 @@ impl<'i> Counted<'i> {
             (false, false) => Answer::Short(short),
         }
     }
+}
+
+/// Returns why a node does not have what rules declare there, for each resource for which that is so.
+pub(in crate::cli) fn unmet(inventory: &Inventory, name: &NodeName) -> BTreeMap<String, String> {
+    let (Some(rules), Some(entry)) = (&inventory.rules, inventory.node(&name.0)) else { return BTreeMap::new() };
+    let requests = inventory.requests();
+    let node = OnNode { inventory, name, entry, requests: requests.get(name) };
+    let declared: BTreeSet<_> = inventory.selecting(&entry.node).iter().map(|rule| rule.resource.to_string()).collect();
+    let is_met = |resource: &str| {
+        let [_, allocatable] = entry.node.values(resource);
+        let present = allocatable.and_then(|text| text.parse::<Quantity>().ok());
+        node.declared(resource).is_some_and(|declared| present == Some(declared))
+    };
+    let unmet = declared.into_iter().filter(|resource| !is_met(resource));
+    let why = |resource: String| {
+        let why = node.outcomes(rules, &resource).texts.join("; ");
+        (resource, why)
+    };
+    unmet.map(why).collect()
 }
 
 /// Returns the pods for which the scheduler has made room, by node: those of at least the same priority count as if
