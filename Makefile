@@ -31,11 +31,13 @@ DEMO = $(if $(KUBEBUILDER_ASSETS),CONTROLPLANE_BIN='$(KUBEBUILDER_ASSETS)') targ
 
 .PHONY: demo
 demo: $(if $(CONTEXT)$(KUBEBUILDER_ASSETS),,controlplane) ## Run the demo on a real control plane, or in your cluster (CONTEXT=name; KUBEBUILDER_ASSETS=folder; KEEP=1 keeps it running)
+	@echo 'Compiling the program and the demo, which takes minutes the first time.' >&2
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
 	@$(DEMO)
 
 .PHONY: demo-autoscaler
 demo-autoscaler: controlplane karpenter ## Run the demo with Karpenter: from no node to a running pod whose resource no cloud knows
+	@echo 'Compiling the program and the demo, which takes minutes the first time.' >&2
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
 	@target/debug/demo --karpenter
 

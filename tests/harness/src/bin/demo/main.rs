@@ -34,6 +34,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|argument| argument == "--help" || argument == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let result = parse(std::env::args().skip(1)).and_then(|args| demo(&args));
     match result {
         Ok(()) => ExitCode::SUCCESS,
