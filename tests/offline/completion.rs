@@ -122,3 +122,20 @@ fn bash_completes_the_flags_of_each_command() {
         assert!(flags.iter().any(|flag| flag == "--color"), "{command}: {flags:?}");
     }
 }
+
+/// PowerShell itself is in no registry that tests install from, so its script is read.
+#[test]
+fn powershell_has_a_case_with_flags_for_each_command() {
+    println!("skipped: no pwsh runs the script, which is read instead");
+    let script = String::from_utf8(program(&["completions", "powershell"]).stdout).unwrap();
+    assert!(script.contains("Register-ArgumentCompleter -Native -CommandName 'node-resource-advertiser'"), "{script}");
+    let case = |command: &str| {
+        let (_, case) = script.split_once(&format!("'node-resource-advertiser;{command}' {{\n"))?;
+        case.split_once("break\n").map(|(case, _)| case)
+    };
+    for command in commands() {
+        let case = case(&command).unwrap_or_else(|| panic!("{command} has no case: {script}"));
+        assert!(case.contains("CompletionResult]::new('--color'"), "{command}: {case}");
+    }
+    assert!(case("complete").is_none() && case("man").is_none(), "hidden commands are offered");
+}
