@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use harness::objects::{DONGLE, bound_pod, pod};
-use harness::{Cluster, ControlPlane, Output, Process};
+use harness::{Cluster, ControlPlane, Controller, Output, Process};
 use serde_json::{Value, json};
 
 use crate::support::program;
@@ -142,4 +142,72 @@ fn why_names_workloads_whose_pods_a_quota_keeps_from_being_created() {
         assert!(all.stdout.lines().any(|line| line.starts_with(name)), "{name}: {}", all.stdout);
     }
     assert!(!all.stdout.contains("statefulset/first"), "it has its pod: {}", all.stdout);
+}
+
+/// A pod that waits for a cause of its own, and what names the cause.
+struct Waits {
+    name: &'static str,
+    pod: Value,
+    says: &'static str,
+}
+
+fn ten_causes() -> Vec<Waits> {
+    let waits = |name: &'static str, resource: &str, quantity: &str, spec: Value, says: &'static str| {
+        let mut pod = pod(name, resource, quantity);
+        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        Waits { name, pod, says }
+    };
+    let on = |node: &str| json!({"nodeSelector": {"kubernetes.io/hostname": node}});
+    vec![
+        waits("full", DONGLE, "3", json!({}), "wait until pods end, such as default/holder (2)"),
+        waits("too-large", DONGLE, "9", json!({}), "the most that one has, or that a rule declares there, is 4"),
+        waits("misspelled", "example.com/dongel", "1", json!({}), "is it example.com/dongle?"),
+        waits("tainted", DONGLE, "1", on("node-2"), "dedicated=infra:NoSchedule"),
+        waits("cordoned", DONGLE, "1", on("node-3"), "cordoned"),
+        waits("nowhere", DONGLE, "1", json!({"nodeSelector": {"pool": "gone"}}), "pool"),
+        waits("unselected", "example.com/key", "1", json!({}), "rule key names only node-9, which does not exist"),
+        waits("kept", "example.com/seat", "3", json!({}), "conflict"),
+        waits("gated", DONGLE, "1", json!({"schedulingGates": [{"name": "example.com/gate"}]}), "scheduling gates"),
+        waits("unscheduled", DONGLE, "1", json!({"schedulerName": "none"}), "none"),
+    ]
+}
+
+/// One command and one screen of 80 by 24 for each.
+#[test]
+fn why_names_each_of_ten_causes_on_one_screen() {
+    let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(3));
+    for node in ["node-1", "node-2", "node-3"] {
+        cluster.wait_for("the node to be ready", &["node", node], |node| node["spec"]["taints"].is_null());
+    }
+    cluster.write_quantity("node-1", "example.com/seat", "1");
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({}));
+    cluster.apply_rule("key", &json!({"resourceName": "example.com/key", "allNodes": null, "nodeNames": ["node-9"]}));
+    let seat = json!({"resourceName": "example.com/seat", "allNodes": null, "nodeNames": ["node-1"]});
+    cluster.apply_rule("seat", &seat);
+    cluster.wait_ready("dongle", "3/3");
+    cluster.kubectl(&["taint", "node", "node-2", "dedicated=infra:NoSchedule"]);
+    cluster.kubectl(&["cordon", "node-3"]);
+    cluster.apply(&bound_pod("holder", "node-1", DONGLE, "2").to_string());
+    let kubeconfig = cluster.control_plane.kubeconfig();
+    let causes = ten_causes();
+    for Waits { name, pod, .. } in &causes {
+        cluster.apply(&pod.to_string());
+        if *name != "unscheduled" {
+            cluster.wait_for("the scheduler to look at the pod", &["pod", name], |pod| {
+                pod["status"]["conditions"][0]["reason"].is_string()
+            });
+        }
+    }
+    let mut wrong = Vec::new();
+    for Waits { name, says, .. } in &causes {
+        let screen = why(&kubeconfig, &[name]).stdout;
+        let lines: usize = screen.lines().map(|line| line.chars().count().div_ceil(80)).sum();
+        if lines > 23 || !screen.contains(says) {
+            wrong.push(format!("{name}, {lines} lines, without {says:?}:\n{screen}"));
+        }
+        println!("$ kubectl ner why {name}\n{screen}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    controller.stop();
 }

@@ -222,11 +222,7 @@ fn why_names_the_rule_that_would_provide_a_resource_and_why_it_does_not() {
     };
     let selector = |labels: Value| json!({"nodeSelector": {"matchLabels": labels}});
     for (spec, dongles, expected) in [
-        (
-            json!({"nodeNames": ["node-2"]}),
-            "",
-            "rule dongle does not select the node: nodeNames does not list the node",
-        ),
+        (json!({"nodeNames": ["node-2"]}), "", "rule dongle names only node-2, which does not exist"),
         (selector(json!({"zone": "a"})), "", "it selects zone=a, and the node has zone=b"),
         (selector(json!({"rack": "7"})), "", "it selects rack=7, and the node has no label rack"),
         (json!({"allNodes": true}), "", "rule dongle declares 4, which is not on the node yet"),
@@ -239,6 +235,12 @@ fn why_names_the_rule_that_would_provide_a_resource_and_why_it_does_not() {
         assert!(text.starts_with(&format!("node-1: {start}")) && text.contains(expected), "{text}");
     }
     assert_eq!(reason(vec![], ""), "node-1: no example.com/dongle: no rule declares it\n");
+    let both = ["node-1", "node-2"].map(|name| node(name, &zone, ""));
+    let text =
+        reasons(&inventory(&both, &waits, vec![rule("dongle", &json!({"nodeNames": ["node-2", "node-3"]}))]), "waits");
+    let expected =
+        "node-1: no example.com/dongle: rule dongle does not select the node: nodeNames does not list the node\n";
+    assert!(text.starts_with(expected), "{text}");
     let mut blocked = node("node-1", &zone, "");
     blocked["metadata"]["annotations"] = json!({"noderesource.dev/advertised": "{broken"});
     let text = reasons(&inventory(&[blocked], &waits, vec![rule("dongle", &json!({"allNodes": true}))]), "waits");

@@ -271,8 +271,15 @@ impl OnNode<'_> {
         selecting.retain(|rule| rule.resource.as_str() == resource);
         let mut declarations = if selecting.is_empty() {
             let mismatches = of_resource.rules.iter().take(NAMED).filter_map(|name| {
-                let mismatch = rules.get(name)?.selection.mismatch(&self.entry.node)?;
-                Some(format!("rule {name} does not select the node: {mismatch}"))
+                let selection = &rules.get(name)?.selection;
+                let mismatch = selection.mismatch(&self.entry.node)?;
+                let names: Vec<_> = selection.names().collect();
+                let exists = |node: &&Arc<str>| self.inventory.is_part || self.inventory.node(node).is_some();
+                if names.is_empty() || names.iter().any(exists) {
+                    return Some(format!("rule {name} does not select the node: {mismatch}"));
+                }
+                let exist = if names.len() == 1 { "does not exist" } else { "do not exist" };
+                Some(format!("rule {name} names only {}, which {exist}", few(&names, NAMED, ", ")))
             });
             let more = of_resource.rules.len().saturating_sub(NAMED);
             let more = (more > 0).then(|| format!("nor do {more} more rules"));
