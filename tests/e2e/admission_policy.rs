@@ -184,6 +184,7 @@ fn policy_rejects_every_other_change_by_the_controller() {
         (set("/status/capacity/example.com~1dongle", json!("007")), whole_only),
         // The API server itself accepts these, because its arithmetic overflows.
         (set("/status/capacity/example.com~1dongle", json!("10E")), whole_only),
+        (set("/status/capacity/example.com~1dongle", json!("1e99")), whole_only),
         (set("/status/capacity/example.com~1dongle", json!("9223372036854775807")), whole_only),
     ];
     for (attempt, because) in &rejected {

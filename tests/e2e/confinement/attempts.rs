@@ -3,7 +3,7 @@
 //! Method: send raw requests with the token of the chart's ServiceAccount, and compare their codes, and the objects
 //! before and after.
 
-use harness::helm::{NAMESPACE, RELEASE};
+use harness::helm::{NAMESPACE, RELEASE, service_account_kubeconfig};
 use harness::objects::DONGLE;
 use harness::{Cluster, Proxy, SharedCluster};
 use serde_json::{Value, json};
@@ -124,6 +124,8 @@ fn fields_that_a_status_cannot_change_stay() {
         assert!(code < 500, "{change}: {code} {body}");
         assert_eq!(content(&cluster, &["node", "node-1"]), node, "{change}: {code}");
     }
+    let (code, body) = account.send("PATCH", STATUS, APPLY, "{metadata: {name: node-1}}").unwrap();
+    assert!((400..500).contains(&code), "without a kind: {code} {body}");
     // A name that only begins like the controller's.
     let four = advertise(&[(DONGLE, "4")], &[(DONGLE, "4")]).to_string();
     let (code, body) = account.send("PATCH", &format!("{STATUS}-2"), JSON, &four).unwrap();
@@ -189,6 +191,12 @@ fn token_may_write_nothing_else() {
         ("DELETE", &format!("{lease}/{NAMESPACE}/leases/{RELEASE}"), "", String::new()),
         ("PATCH", &format!("{lease}/{NAMESPACE}/leases/{RELEASE}"), MERGE, "{}".to_owned()),
         ("DELETE", &format!("{lease}/{NAMESPACE}/leases"), "", String::new()),
+        (
+            "POST",
+            &format!("/apis/coordination.k8s.io/v1beta1/namespaces/{NAMESPACE}/leasecandidates"),
+            "application/json",
+            named(RELEASE),
+        ),
         ("POST", "/apis/events.k8s.io/v1/namespaces/kube-system/events", "application/json", named("a")),
         ("POST", "/api/v1/namespaces/default/events", "application/json", named("a")),
         ("DELETE", "/apis/events.k8s.io/v1/namespaces/default/events/a", "", String::new()),
@@ -196,6 +204,11 @@ fn token_may_write_nothing_else() {
         let (code, body) = account.send(method, path, kind, &body).unwrap();
         assert!(code == 403 && body.contains(" cannot "), "{method} {path}: {code} {body}");
     }
+    let kubeconfig = service_account_kubeconfig(&cluster);
+    let administrator = ["--as=admin", "--as-group=system:masters", "get", "secrets"];
+    let impersonate = [&["--kubeconfig", kubeconfig.to_str().unwrap()], &administrator[..]].concat();
+    let output = cluster.control_plane.kubectl_output(&impersonate, None).unwrap();
+    assert!(output.code != 0 && output.stderr.contains("cannot impersonate"), "{output:?}");
 }
 
 /// SECURITY.md has these among what remains.
@@ -218,6 +231,13 @@ fn what_remains_is_accepted() {
     let condition = json!([{"op": "add", "path": "/status/conditions/-", "value": own}]).to_string();
     let (code, body) = account.send("PATCH", STATUS, JSON, &condition).unwrap();
     assert_eq!(code, 200, "a false condition: {body}");
+    // Their order means nothing, and the policy compares it.
+    let order = json!([{"op": "move", "from": "/status/conditions/2", "path": "/status/conditions/0"}]).to_string();
+    let (code, body) = account.send("PATCH", STATUS, JSON, &order).unwrap();
+    assert_eq!(code, 200, "another order of its conditions: {body}");
+    let order = json!([{"op": "move", "from": "/status/conditions/0", "path": "/status/conditions/2"}]).to_string();
+    let (code, body) = account.send("PATCH", STATUS, JSON, &order).unwrap();
+    assert_eq!(code, 200, "the order from before: {body}");
     for (what, operations) in [
         ("another condition", json!([{"op": "replace", "path": "/status/conditions/0/status", "value": "False"}])),
         ("none", json!([{"op": "remove", "path": "/status/conditions"}])),

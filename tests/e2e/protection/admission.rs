@@ -251,6 +251,35 @@ fn protection_ignores_writes_of_other_users() {
     assert_eq!(maps(&cluster.node("node")), both("4"));
 }
 
+/// What a kubelet's credentials are good for is Kubernetes' own affair; SECURITY.md relies on it.
+#[test]
+fn kubelet_writes_neither_other_nodes_nor_rules_nor_the_lease() {
+    let cluster = Cluster::shared();
+    create_nodes(&cluster, &["node-1", "node-2"].map(|name| node(name, &both("4"), DONGLE_LEDGER)));
+    let kubeconfig = cluster.control_plane.kubelet_kubeconfig("node-1").unwrap();
+    let kubelet = cluster.control_plane.proxy_of(&kubeconfig).unwrap();
+    let ledger = json!({"metadata": {"annotations": {LEDGER: "{}"}}, "status": both("0")}).to_string();
+    let named = |name: &str| json!({"metadata": {"name": name}}).to_string();
+    for (method, path, body, because) in [
+        ("PATCH", "/api/v1/nodes/node-2/status", ledger.clone(), "is not allowed to modify node"),
+        ("POST", "/apis/noderesource.dev/v1alpha1/nodeextendedresources", named("dongle"), "cannot create"),
+        (
+            "POST",
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            named("node-resource-advertiser"),
+            "can only access leases",
+        ),
+    ] {
+        let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (code, answer) = kubelet.send(method, path, content_type, &body).unwrap();
+        assert!(code == 403 && answer.contains(because), "{method} {path}: {code} {answer}");
+    }
+    // Its own node is its own.
+    let (code, answer) =
+        kubelet.send("PATCH", "/api/v1/nodes/node-1/status", "application/merge-patch+json", &ledger).unwrap();
+    assert_eq!(code, 200, "{answer}");
+}
+
 /// A kubelet's writes are admitted whatever the annotation contains.
 #[test]
 fn protection_accepts_any_ledger() {
