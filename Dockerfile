@@ -1,32 +1,26 @@
-# The image, built with Docker; `make image` builds it without Docker. For both architectures at once:
+# The image, built with Docker by the commands of a release; `make image` does the same without Docker. Its C library is
+# Debian's, and not Ubuntu's as in a released image. For both architectures at once:
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag <registry>/node-resource-advertiser:<version> --push .
 
 # Cross-compiles natively: emulation would take an hour.
-FROM --platform=$BUILDPLATFORM rust:1.95.0-bookworm AS build
+FROM --platform=$BUILDPLATFORM rust:1.95.0-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
 ARG TARGETARCH
-RUN if [ "$TARGETARCH" != "$(dpkg --print-architecture)" ]; then \
-        apt-get update && apt-get install --yes "crossbuild-essential-$TARGETARCH"; \
-    fi
-RUN case "$TARGETARCH" in \
-        amd64) echo x86_64 ;; \
-        arm64) echo aarch64 ;; \
-        *) echo "unsupported architecture $TARGETARCH: use amd64 or arm64" >&2; exit 1 ;; \
-    esac > /machine \
-    && rustup target add "$(cat /machine)-unknown-linux-gnu"
 # Without this entry the program would have root's group in a pod that sets no user.
 RUN printf 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n' > /passwd
-RUN cargo install --locked --features cli --version 0.9.3 cargo-about
 WORKDIR /source
+COPY Makefile Cargo.toml ./
+COPY hack hack
+RUN make cargo-about cargo-auditable
 COPY . .
 RUN hack/licenses.sh /licenses
-# Static, because the image contains nothing else; see hack/program.sh. The machine's paths are removed.
-RUN machine=$(cat /machine) && target=$machine-unknown-linux-gnu \
-    && cargo fetch --locked \
-    && RUSTFLAGS="-C target-feature=+crt-static\
-        $(printf -- '--remap-path-prefix=%s=/registry ' "$CARGO_HOME"/registry/src/*)" \
-        cargo build --release --locked --target "$target" --bin node-resource-advertiser \
-        --config "target.$target.linker='$machine-linux-gnu-gcc'" \
-    && cp "target/$target/release/node-resource-advertiser" /
+# There is no commit here that would have a time.
+RUN case "$TARGETARCH" in \
+        amd64) machine=x86_64 ;; \
+        arm64) machine=aarch64 ;; \
+        *) echo "unsupported architecture $TARGETARCH: use amd64 or arm64" >&2; exit 1 ;; \
+    esac \
+    && program=$(SOURCE_DATE_EPOCH=0 hack/program.sh "$machine-unknown-linux-gnu") \
+    && cp "$program" /
 
 FROM scratch
 LABEL org.opencontainers.image.title="node-resource-advertiser" \

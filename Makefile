@@ -64,9 +64,17 @@ program: cargo-auditable ## Build the program as a release has it (TARGET=aarch6
 release: tools cargo-about cargo-auditable ## Build all that a release publishes, for every platform: target/dist/
 	@$(STEP) hack/release.sh release
 
+.PHONY: dist-digest
+dist-digest: ## Print the digest of what make release has built, as an output of a workflow's step
+	@sha256sum target/dist/SHA256SUMS | sed 's/ .*//; s/^/sums=/'
+
+.PHONY: check-tag
+check-tag: ## Check that the tag of a workflow may become a release: on main, signed and tested
+	@hack/check-tag.sh
+
 .PHONY: publish
-publish: tools signing-tools ## Sign target/dist/ and push it (REGISTRY=ghcr.io/noderesource; COSIGN_KEY=file outside a workflow)
-	@$(STEP) hack/publish.sh target/dist $(or $(REGISTRY),ghcr.io/noderesource)
+publish: publish-tools ## Sign target/dist/ and push it (REGISTRY=ghcr.io/noderesource; COSIGN_KEY=file outside a workflow)
+	@$(STEP) hack/publish.sh target/dist $(or $(REGISTRY),ghcr.io/noderesource) $(SUMS)
 
 .PHONY: github-release
 github-release: ## Create the release of the current tag on GitHub, from target/dist/ (in a workflow)
@@ -122,6 +130,12 @@ recording: controlplane ## Record what README shows: docs/images/demo.cast and d
 .PHONY: chart-docs
 chart-docs: ## Generate the tables of values in the charts' READMEs
 	@cd tests/tools && for chart in $(CHART) $(RULES_CHART); do go run ./valuestable "$$OLDPWD/$$chart"; done
+
+WORKFLOWS := .github/workflows/*.yaml examples/gitops/ci/github-actions.yaml
+
+.PHONY: pin-actions
+pin-actions: ## Pin the actions of workflows to the commits of their versions (CHECK=1: only compare; needs github.com)
+	@hack/pin-actions.sh $(if $(CHECK),check) $(WORKFLOWS)
 
 .PHONY: manifests
 manifests: tools ## Render the chart into deploy/

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pushes the image and the charts of a release, signs them and the files, and verifies the signatures.
 #
-#   hack/publish.sh FOLDER REGISTRY
+#   hack/publish.sh FOLDER REGISTRY [DIGEST]     DIGEST is that of SHA256SUMS, where another job has built the files
 #
 # Signs with the key COSIGN_KEY, or, in a workflow, with its identity.
 set -euo pipefail
@@ -27,15 +27,9 @@ if [[ -n ${GITHUB_ACTIONS:-} && ${registry%%/*} == ghcr.io ]]; then
 fi
 
 # Before anything is pushed: the files are those that were built, of this commit, and of a version that is new.
-(cd "$dist" && sha256sum --check --strict --quiet SHA256SUMS)
+hack/check-dist.sh "$dist" "${3:-}"
 if ! grep --quiet "\"gitCommit\": \"$(git rev-parse HEAD)\"" "$dist/provenance.intoto.json"; then
 	echo "$dist was built from another commit: run make release" >&2
-	exit 1
-fi
-# Signatures are those of an earlier attempt, which are written again.
-unlisted=$(cd "$dist" && comm -23 <(ls | sort | grep --invert-match '\.sigstore\.json$') <({ cut -d ' ' -f 3 SHA256SUMS; echo SHA256SUMS; } | sort))
-if [[ -n $unlisted ]]; then
-	echo "$dist has what SHA256SUMS does not list: ${unlisted//$'\n'/, }" >&2
 	exit 1
 fi
 if [[ ${GITHUB_REF_TYPE:-} == tag ]]; then

@@ -166,6 +166,12 @@ for manifest in install protect; do
 	hack/manifests.sh "$manifest" "$stage/charts/$name" > "$dist/$manifest.yaml"
 done
 cp crds/noderesource.dev_nodeextendedresources.yaml "$dist/crds.yaml"
+mkdir -p "$stage"/static/{mutating,validating}
+cp deploy/static/admission.yaml "$stage/static"
+for manifest in static/mutating/protect static/validating/confine; do
+	hack/manifests.sh "$manifest" "$stage/charts/$name" > "$stage/$manifest.yaml"
+done
+archive "$stage/static" "$dist/static.tgz"
 
 echo "==> plugin manifest for krew, provenance and checksums"
 {

@@ -1,7 +1,7 @@
 # The steps of `make test`, each of which can run alone. `cargo test` always gets the whole workspace: another
 # selection would recompile dependencies with other features.
 CARGO_TEST := cargo test --config hack/test-runner.toml --workspace --locked
-# What `make release` builds, or with RELEASE= the same for the tests' build of the program.
+# What `make release` builds, or has built with RELEASE=built; without RELEASE the same for the tests' build of the program.
 DIST := $(if $(RELEASE),target/dist,target/dist-test)
 TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell hack/version.sh)-image.tar
 TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-worlds test-demo test-karpenter test-cluster test-kubelet
@@ -111,7 +111,7 @@ fuzz: controlplane-extras ## Fuzz the parsers of untrusted input, guided by cove
 
 .PHONY: dist-for-tests
 dist-for-tests: build-tests tools $(if $(RELEASE),cargo-about cargo-auditable)
-	@$(STEP) hack/release.sh $(if $(RELEASE),release,test)
+	@$(STEP) $(if $(filter built,$(RELEASE)),hack/check-dist.sh $(DIST) $(SUMS),hack/release.sh $(if $(RELEASE),release,test))
 
 .PHONY: test-image
 test-image: dist-for-tests tools ## Check that images and charts are well formed and reproducible (RELEASE=1: those of make release)
@@ -163,7 +163,7 @@ test-upgrade: dist-for-tests controlplane tools containers pause ## Upgrade from
 	@$(STEP) hack/isolated.sh cluster hack/test-upgrade.sh "$(FROM)" $(TEST_IMAGE) $(PAUSE_IMAGE)
 
 .PHONY: test-release
-test-release: dist-for-tests controlplane signing-tools cargo-about cargo-auditable ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release)
+test-release: dist-for-tests controlplane signing-tools cargo-about cargo-auditable ## Publish a release to a registry, get it, verify it, and tamper with it (RELEASE=1: that of make release; RELEASE=built: that in target/dist)
 	@$(STEP) bash -ec 'hack/licenses.sh target/licenses/tested; DIST=$(DIST) $(CARGO_TEST) --test release -- --show-output'
 
 # No step of .ci/run, which ends sooner than this without the cache.

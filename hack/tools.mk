@@ -62,6 +62,12 @@ signing-tools: ## Build cosign and krew into target/tools/bin/ (some minutes, on
 	@$(STEP) bash -ec 'hack/go-build.sh signing $(TOOLS) -- github.com/sigstore/cosign/v3/cmd/cosign; \
 		hack/go-build.sh krew $(TOOLS) -- sigs.k8s.io/krew/cmd/krew'
 
+# Nothing else is compiled where the release is signed.
+.PHONY: publish-tools
+publish-tools:
+	@$(STEP) bash -ec 'hack/go-build.sh tools $(TOOLS) -- github.com/google/go-containerregistry/cmd/crane; \
+		hack/go-build.sh signing $(TOOLS) -- github.com/sigstore/cosign/v3/cmd/cosign'
+
 .PHONY: cargo-deny typos
 cargo-deny:
 	@$(STEP) hack/cargo-tool.sh cargo-deny cargo-deny@$(CARGO_DENY_VERSION) $(TOOLS)

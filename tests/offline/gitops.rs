@@ -28,15 +28,51 @@ fn argocd_config_map_embeds_the_health_script() {
 
 #[test]
 fn gitops_examples_name_the_current_release() {
-    for path in ["ci/github-actions.yaml", "ci/gitlab-ci.yaml"] {
-        let text = example(path);
-        let image = format!("ghcr.io/noderesource/node-resource-advertiser:{VERSION}\n");
-        assert!(text.contains(&image), "{path}: not {image}");
+    let image = format!("ghcr.io/noderesource/node-resource-advertiser:{VERSION}\n");
+    for (path, version) in [
+        ("ci/github-actions.yaml", format!("VERSION: {VERSION}\n")),
+        ("ci/gitlab-ci.yaml", image),
+        ("argocd/controller.yaml", format!("targetRevision: {VERSION}\n")),
+    ] {
+        assert!(example(path).contains(&version), "{path}: not {version}");
     }
     let hooks = read(".pre-commit-hooks.yaml");
     assert!(hooks.contains(&format!(":{VERSION} validate\n")), "{hooks}");
     let config = yaml(&example("ci/pre-commit-config.yaml"));
     assert_eq!(config["repos"][0]["rev"], format!("v{VERSION}"));
+}
+
+/// What signs a release is what docs/verify.md names.
+#[test]
+fn gitops_examples_install_only_what_the_release_workflow_signed() {
+    let signer = format!(
+        "https://github.com/noderesource/node-resource-advertiser/.github/workflows/release.yaml@refs/tags/v{VERSION}"
+    );
+    assert!(read("docs/verify.md").contains(&format!("SIGNER={signer}\n")));
+    let issuer = "https://token.actions.githubusercontent.com";
+    let mut repositories = 0;
+    for object in example("flux/controller.yaml").split("\n---\n").map(yaml) {
+        if object["kind"] != "OCIRepository" {
+            continue;
+        }
+        repositories += 1;
+        assert_eq!(object["spec"]["verify"]["provider"], "cosign", "{object}");
+        let identity = &object["spec"]["verify"]["matchOIDCIdentity"][0];
+        let pattern = |field: &str| regex::Regex::new(identity[field].as_str().unwrap()).unwrap();
+        assert!(pattern("subject").is_match(&signer) && pattern("issuer").is_match(issuer), "{identity}");
+        for another in
+            [signer.replace("release.yaml", "ci.yaml"), signer.replace("tags/v", "heads/v"), format!("{signer}-a")]
+        {
+            assert!(!pattern("subject").is_match(&another), "{another}");
+        }
+    }
+    assert_eq!(repositories, 2);
+    let job = yaml(&example("ci/github-actions.yaml"));
+    let steps = job["jobs"]["check"]["steps"].as_array().unwrap();
+    let install = steps.iter().find(|step| step["name"] == "Install").unwrap()["run"].as_str().unwrap();
+    let (verified, used) = (install.find("gh attestation verify \"$file\" "), install.find("tar --extract"));
+    assert!(verified.is_some() && verified < used, "{install}");
+    assert!(install.contains(" --signer-workflow \"$REPOSITORY/.github/workflows/release.yaml\""), "{install}");
 }
 
 #[test]

@@ -55,6 +55,8 @@ mod transport;
 mod validate;
 /// What earlier versions left in clusters.
 mod versions;
+/// The workflows of CI and of the release.
+mod workflows;
 
 mod golden;
 

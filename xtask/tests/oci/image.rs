@@ -210,12 +210,17 @@ fn dockerfile_matches_the_archive() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Dockerfile");
     let text = std::fs::read_to_string(path).unwrap();
     let (build, image) = text.split_once("\nFROM scratch\n").expect("a last stage from scratch");
-    assert!(build.contains("+crt-static"), "{build}");
-    assert!(build.contains("hack/licenses.sh /licenses"), "{build}");
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/tools.mk");
-    let tools = std::fs::read_to_string(tools).unwrap();
-    let version = tools.lines().find_map(|line| line.strip_prefix("CARGO_ABOUT_VERSION := ")).unwrap();
-    assert!(build.contains(&format!("--version {version} cargo-about")), "{build}");
+    // The commands of a release, on a base that cannot change.
+    for command in ["make cargo-about cargo-auditable", "hack/licenses.sh /licenses", "hack/program.sh \"$machine-"] {
+        assert!(build.contains(command), "{command}: {build}");
+    }
+    let toolchain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rust-toolchain.toml");
+    let toolchain = std::fs::read_to_string(toolchain).unwrap();
+    let version = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap().trim_matches('"');
+    let base = build.lines().find_map(|line| line.strip_prefix("FROM --platform=$BUILDPLATFORM ")).unwrap();
+    let digest = base.strip_prefix(&format!("rust:{version}-bookworm@sha256:")).unwrap_or_else(|| panic!("{base}"));
+    let digits = digest.strip_suffix(" AS build").unwrap();
+    assert!(digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{base}");
     assert!(build.contains(&image::passwd().replace("\n", "\\n")), "{build}");
     let lines: Vec<_> =
         image.lines().filter(|line| !line.starts_with([' ', '#']) && !line.starts_with("LABEL")).collect();
