@@ -13,6 +13,7 @@ mod doctor;
 mod duration;
 mod error;
 mod guard;
+mod health;
 mod help;
 mod hint;
 mod inventory;
@@ -77,6 +78,9 @@ enum Command {
     // kubectl runs it under another name.
     #[command(hide = true)]
     Complete(complete::Args),
+    // For `helm test`.
+    #[command(hide = true)]
+    Health(health::Args),
     // For packages: a release has the pages.
     #[command(hide = true)]
     Man(man::Args),
@@ -118,6 +122,7 @@ impl Cli {
             Command::Complete(args) => complete::run(args, Self::command()).await?,
             Command::Completions(args) => completions::run(&args, Self::command())?,
             Command::Man(args) => man::run(&args, Self::command())?,
+            Command::Health(args) => output::print(&health::run(args).await?)?,
             Command::Validate(args) => return validate::run(&args),
             Command::Plan(args) => return Ok(plan::run(args).await),
             Command::Autoscaler(args) => return Ok(autoscaler::run(args).await),

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::diff::cluster::ClusterError;
 use super::diff::files::FileError;
 use super::diff::filter::UnknownName;
+use super::health::HealthError;
 use super::prune::lease_guard::LeaseGuardError;
 use super::prune::nodes::PlanPruneError;
 use super::prune::unrecorded::error::UnrecordedError;
@@ -43,6 +44,9 @@ pub enum Error {
         /// What failed.
         source: std::io::Error,
     },
+    /// The replicas are not as expected.
+    #[error(transparent)]
+    Health(#[from] HealthError),
     /// A controller is active, or whether one is active cannot be determined.
     #[error(transparent)]
     LeaseGuard(#[from] LeaseGuardError),

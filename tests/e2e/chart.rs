@@ -88,6 +88,9 @@ fn chart_uninstall_withdraws_everything() {
 
     let hooks = helm(&cluster, &["get", "hooks", RELEASE, "--namespace", NAMESPACE]).stdout;
     assert!(!hooks.contains("kind: Lease"), "there was no Lease to replace: {hooks}");
+    // `helm test`, which reaches a replica by its address instead of by the Service.
+    let test = Container::of_test(&hooks, leader.address()).run(&kubeconfig);
+    assert_eq!((&*test.stdout, test.code), ("confinement: confined\nprotection: present\n", 0), "{test:?}");
     let prune = Container::from_hooks(&hooks).run(&kubeconfig);
     assert_eq!(prune.code, 0, "{prune:?}");
     // No kubelet runs the Job again.

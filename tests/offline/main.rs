@@ -28,6 +28,8 @@ mod examples;
 mod gitops;
 /// `guard`, by files and what it prints of them.
 mod guard;
+/// `health`, which `helm test` runs, with replicas on loopback.
+mod health;
 /// The layers of the source tree.
 mod layers;
 /// The links of the pages.

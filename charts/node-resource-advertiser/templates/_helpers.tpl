@@ -119,13 +119,39 @@ metricRelabelings: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- /* "true" if the prune Job is rendered: if Helm runs it as a hook. Where a tool only renders, and might apply the hook
-as an ordinary object, a lookup finds nothing. Every cluster has this role, and validate.yaml reads roles anyway. */}}
-{{- define "nra.prunes" -}}
-{{- $cluster := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "view" }}
-{{- if or (eq (toString .Values.prune.enabled) "true") (and (eq (toString .Values.prune.enabled) "auto") $cluster) -}}
+{{- /* "true" if Helm is connected to the cluster, so that it runs hooks. Where a tool only renders, and might apply them as
+ordinary objects, a lookup finds nothing. Every cluster has this role, and validate.yaml reads roles anyway. */}}
+{{- define "nra.connected" -}}
+{{- if lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "view" -}}
 true
 {{- end }}
+{{- end }}
+
+{{- /* "true" if the prune Job is rendered: if Helm runs it as a hook. */}}
+{{- define "nra.prunes" -}}
+{{- if or (eq (toString .Values.prune.enabled) "true") (and (eq (toString .Values.prune.enabled) "auto") (include "nra.connected" .)) -}}
+true
+{{- end }}
+{{- end }}
+
+{{- /* "true" if the pod of `helm test` is rendered, which asks the Service. */}}
+{{- define "nra.tested" -}}
+{{- if and .Values.service.enabled .Values.replicaCount (include "nra.connected" .) -}}
+true
+{{- end }}
+{{- end }}
+
+{{- /* The labels that select the pod of `helm test`, and no selector of the controller's pods. */}}
+{{- define "nra.testLabels" -}}
+app.kubernetes.io/name: {{ include "nra.name" . | trunc 58 | trimSuffix "-" }}-test
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- /* The states of the protection that `helm test` accepts; empty if any. */}}
+{{- define "nra.expectedProtection" -}}
+{{- $kind := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}
+{{- $auto := ternary (ternary "present,static" "not_served,static" $kind) "" .Values.protect.enabled }}
+{{- index (dict "none" "none" "static" "static" "api" "present" "auto" $auto) .Values.controller.protection }}
 {{- end }}
 
 {{- /* What the Deployment's pods and the prune Job's have in common. */}}

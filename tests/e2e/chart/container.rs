@@ -1,8 +1,10 @@
 //! Runs the containers of the chart's pods as processes, because no kubelet runs in these tests.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use harness::helm::{NAMESPACE, RELEASE};
 use harness::{Cluster, Controller, Output};
 use serde_json::Value;
 
@@ -15,7 +17,11 @@ pub struct Container {
 impl Container {
     /// Returns the container of a Deployment or a Job.
     pub fn from_workload(workload: &Value) -> Self {
-        let container = &workload["spec"]["template"]["spec"]["containers"][0];
+        Self::from_pod(workload, &workload["spec"]["template"]["spec"])
+    }
+
+    fn from_pod(workload: &Value, spec: &Value) -> Self {
+        let container = &spec["containers"][0];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let variable = |variable: &Value| {
             let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
@@ -27,7 +33,7 @@ impl Container {
         };
         Self {
             args: container["args"].as_array().unwrap().iter().map(text).collect(),
-            env: container["env"].as_array().unwrap().iter().map(variable).collect(),
+            env: container["env"].as_array().into_iter().flatten().map(variable).collect(),
         }
     }
 
@@ -36,6 +42,19 @@ impl Container {
         let job = hooks.split("\n---\n").find(|hook| hook.contains("kind: Job"));
         let job = job.unwrap_or_else(|| panic!("no prune Job: {hooks}"));
         Self::from_workload(&serde_saphyr::from_str(job).unwrap())
+    }
+
+    /// Returns the container of the pod among these hooks that `helm test` runs, which asks a replica at this address.
+    pub fn of_test(hooks: &str, address: SocketAddr) -> Self {
+        let pod = hooks.split("\n---\n").find(|hook| hook.contains("kind: Pod"));
+        let pod = pod.unwrap_or_else(|| panic!("no pod: {hooks}"));
+        let pod: Value = serde_saphyr::from_str(pod).unwrap();
+        let mut container = Self::from_pod(&pod, &pod["spec"]);
+        let service = format!("http://{RELEASE}.{NAMESPACE}.svc:8080");
+        let url =
+            container.args.iter_mut().find(|arg| **arg == service).unwrap_or_else(|| panic!("no {service}: {pod}"));
+        *url = format!("http://{address}");
+        container
     }
 
     /// Starts the controller.

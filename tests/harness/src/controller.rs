@@ -96,6 +96,12 @@ impl Controller {
         self.process.pid()
     }
 
+    /// Returns the address that it serves at.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Returns the status code and the body of a GET.
     ///
     /// # Errors
