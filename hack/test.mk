@@ -97,6 +97,11 @@ spelling: typos ## Check spelling, and that no retired word is used
 test-chart: build-tests controlplane tools monitoring-crds ## Lint the charts, run their tests, and try random values on an API server
 	@$(STEP) bash -ec 'hack/test-chart.sh; $(CARGO_TEST) --test e2e -- chart::random_values::'
 
+# Both are large, and judge the chart rather than a commit.
+.PHONY: lint-chart
+lint-chart: tools ## Run linters on the rendered chart, and compare what they report with docs/linters.md (downloads them)
+	@$(STEP) hack/lint-chart.sh
+
 .PHONY: test-oracle
 test-oracle: build-tests controlplane controlplane-extras ## Compare quantities, names, selectors and verdicts with Kubernetes' own (WHOLE=1: each whole quantity, for minutes)
 	@$(STEP) $(CARGO_TEST) --test oracle $(if $(WHOLE),-- --include-ignored)
