@@ -4,8 +4,8 @@
 //! and the remaining objects after uninstalling.
 
 use harness::helm::{NAMESPACE, RELEASE, chart, helm, helm_3, helm_chart, service_account_kubeconfig};
-use harness::{Cluster, project_file};
-use serde_json::json;
+use harness::{Cluster, ControlPlane, project_file};
+use serde_json::{Value, json};
 
 use super::{Container, assert_only_crd_is_left, uninstall};
 
@@ -94,6 +94,25 @@ fn helm_takes_over_what_the_manifests_installed() {
     let output = helm(&cluster, &[&install[..], &of_release].concat());
     assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(cluster.get(&deployment)["metadata"]["uid"], uid);
+}
+
+/// A node has the port once, so a new pod fits only after the old one.
+#[test]
+fn upgrade_in_the_network_of_the_only_node_ends() {
+    let cluster = Cluster::start_without_crd(ControlPlane::builder().controller_manager().scheduler().kubelets(1));
+    let values = "--set=hostNetwork=true,replicaCount=1";
+    helm_chart(&cluster, "install", &[values, "--create-namespace"]);
+    let pods = ["pods", "--namespace", NAMESPACE, "--selector=app.kubernetes.io/component=controller"];
+    // The only pod, once it has a node.
+    let bound = |list: &Value| match list["items"].as_array().unwrap().as_slice() {
+        [pod] if pod["spec"]["nodeName"] == "node-1" => Some(pod["metadata"]["uid"].clone()),
+        _ => None,
+    };
+    let before = cluster.wait_for("the pod to have a node", &pods, |list| bound(list).is_some());
+    assert_eq!(before["items"][0]["spec"]["containers"][0]["ports"][0]["hostPort"], 8080);
+    helm_chart(&cluster, "upgrade", &[values, "--set=controller.logLevel=debug"]);
+    let is_new = |list: &Value| bound(list).is_some_and(|uid| Some(uid) != bound(&before));
+    cluster.wait_for("a new pod to have the node", &pods, is_new);
 }
 
 /// The overlay of the examples: another namespace, except for the objects that belong to `default`.
