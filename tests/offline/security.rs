@@ -26,7 +26,7 @@ fn tests_in(folder: &Path, names: &mut BTreeSet<String>) {
 #[test]
 fn every_threat_has_a_test_that_exists() {
     let mut tests = BTreeSet::new();
-    for folder in ["src", "tests/e2e", "tests/offline"] {
+    for folder in ["src", "tests/e2e", "tests/offline", "tests/release"] {
         tests_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut tests);
     }
     assert!(tests.len() > 500, "{}", tests.len());
