@@ -34,6 +34,8 @@ mod health;
 mod layers;
 /// The links of the pages.
 mod links;
+/// What linters report about the chart, as a page explains it.
+mod linters;
 /// The log of the controller.
 mod log;
 /// The pictures in `docs/images/`.
