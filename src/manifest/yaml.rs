@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span as Range, StrInput, Tag};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span as Range, StrInput, StructureStyle, Tag};
 use serde_json::{Map, Value};
 
 use super::document::Limits;
@@ -103,6 +103,8 @@ struct Reader<'t> {
     repeated: Vec<ParseError>,
     /// Where the parser found a comment directly after a quote or bracket.
     glued_comment: Option<usize>,
+    /// How many lists in brackets and maps in braces are open.
+    flows: usize,
 }
 
 /// A value, with what must be known before it is repeated.
@@ -133,6 +135,7 @@ impl<'t> Reader<'t> {
             anchors: HashMap::new(),
             repeated: Vec::new(),
             glued_comment: None,
+            flows: 0,
         }
     }
 
@@ -229,8 +232,18 @@ impl<'t> Reader<'t> {
                 let locations = Locations::new(self.span(range), Children::None);
                 (anchor, Node { value, locations, values: 1, depth: 0 })
             }
-            Event::SequenceStart(_, anchor, _) => (anchor, self.list(range, depth)?),
-            Event::MappingStart(_, anchor, _) => (anchor, self.map(range, depth)?),
+            Event::SequenceStart(style, anchor, _) => {
+                self.flows += usize::from(style == StructureStyle::Flow);
+                let list = self.list(range, depth)?;
+                self.flows -= usize::from(style == StructureStyle::Flow);
+                (anchor, list)
+            }
+            Event::MappingStart(style, anchor, _) => {
+                self.flows += usize::from(style == StructureStyle::Flow);
+                let map = self.map(range, depth)?;
+                self.flows -= usize::from(style == StructureStyle::Flow);
+                (anchor, map)
+            }
             _ => return Err(self.parse_error(range, "a value was expected here")),
         };
         node.values = self.values - before;
@@ -256,6 +269,10 @@ impl<'t> Reader<'t> {
         let quoted = || self.text.get(range.byte_range().unwrap_or_default()).unwrap_or_default();
         if style == ScalarStyle::DoubleQuoted && !self.raw_document.is_json && has_escaped_slash(quoted()) {
             return Err(self.parse_error(range, "not YAML: \\/ is no escape in kubectl: write / alone"));
+        }
+        if style == ScalarStyle::Plain && self.flows > 0 && text.contains('?') {
+            let reason = "not YAML: kubectl takes a question mark between brackets for a key: put the text in quotes";
+            return Err(self.parse_error(range, reason));
         }
         scalar::resolve(text, style, tag).map_err(|reason| self.parse_error(range, reason))
     }

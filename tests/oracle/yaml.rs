@@ -35,7 +35,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Fields that are one special case each.
-const FIELDS: [&str; 90] = [
+const FIELDS: [&str; 103] = [
     "x: \"a\"#c\n",
     "x: 'a'#c\n",
     "x: a#c\n",
@@ -89,6 +89,19 @@ const FIELDS: [&str; 90] = [
     "x: {a: , b: }\n",
     "x: {a:1}\n",
     "x: {a:, b: 1}\n",
+    "x: [a ? b]\n",
+    "x: {a: why?\tthus}\n",
+    "x: [a? ]\n",
+    "x: [a?b]\n",
+    "x: [a?]\n",
+    "x: [a?, b]\n",
+    "x: {a: b?}\n",
+    "x: [?a]\n",
+    "x: [a ?b]\n",
+    "x: [a?:b]\n",
+    "x: {a?: b}\n",
+    "x: {a? : b}\n",
+    "x: why? thus\n",
     "x: {a:}\n",
     "x: {a:[b]}\n",
     "x: {\"a\":, b: 1}\n",
@@ -130,7 +143,7 @@ const FIELDS: [&str; 90] = [
 
 /// Fields that are read otherwise. YAML has no such escape, and go-yaml reads it. Keys with a colon that nobody means are
 /// errors.
-const KNOWN: [&str; 3] = ["x: \"a\\'b\"\n", "x: {a:, b: 1}\n", "x: {a:}\n"];
+const KNOWN: [&str; 4] = ["x: \"a\\'b\"\n", "x: {a:, b: 1}\n", "x: {a:}\n", "x: [?a]\n"];
 
 fn documents() -> Vec<String> {
     let mut documents = Vec::new();

@@ -47,11 +47,18 @@ fn yaml_keys_that_kubectl_reads_otherwise_are_errors() {
         ("x: {a\n  b: 1}", "a key and its colon have to be in one line"),
         ("x: {a\n  : 1}", "a key and its colon have to be in one line"),
         ("x: {\"a\n  b\": 1}", "a key and its colon have to be in one line"),
+        ("x: [a ? b]", "a question mark between brackets"),
+        ("x: {a: why?\tthus}", "a question mark between brackets"),
+        ("x: {a: {b: c?\n    d}}", "a question mark between brackets"),
+        ("x: {a: http://b/?c=d}", "a question mark between brackets"),
         ("{\n  // one\n  \"a\": 1\n}", "JSON has no comments"),
     ] {
         assert!(reason(text).contains(says), "{text}: {}", reason(text));
     }
-    for text in ["x: {\"a\":1}", "x: {a: , b: 1}", "x: {? a\n  b : c}", "x: {a\n  b, c: d}", "x: {a:1}"] {
+    for text in ["x: {\"a\":1}", "x: {a: , b: 1}", "x: {? a\n  b : c}", "x: {a\n  b, c: d}", "x: {a:1}"]
+        .into_iter()
+        .chain(["x: why? thus", "x: [\"a ? b\"]", "x: [a]\ny: b ? c", "x:\n- {a: b}\n- c ? d"])
+    {
         assert_ne!(value(text), Value::Null, "{text}");
     }
 }

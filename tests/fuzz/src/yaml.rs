@@ -11,8 +11,13 @@ thread_local! {
 }
 
 /// Errors where kubectl reads an object: it takes the last of equal keys, follows more aliases, and reads `{a:, b: c}` with
-/// a key `a:`.
-const INTENDED: [&str; 3] = ["is given twice", "more than 500000 values", "the colon after this key needs a space"];
+/// a key `a:`, and `[?a]` with a map in it.
+const INTENDED: [&str; 4] = [
+    "is given twice",
+    "more than 500000 values",
+    "the colon after this key needs a space",
+    "a question mark between brackets",
+];
 
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
 pub fn compare(bytes: &[u8]) {
@@ -24,7 +29,7 @@ pub fn compare(bytes: &[u8]) {
 
 /// Whether kubectl does more with a text than to read it as one YAML document: it separates documents first, and reads JSON
 /// otherwise, value by value. go-yaml rejects some texts between braces that this program reads: with rare line breaks,
-/// with a question mark inside a word sequence, or a colon before a word; and an anchor that a colon follows at once.
+/// or a colon before a word; and an anchor that a colon follows at once.
 fn is_read_otherwise(text: &str) -> bool {
     let is_odd_anchor = |rest: &str| {
         let end = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -32,7 +37,6 @@ fn is_read_otherwise(text: &str) -> bool {
     };
     let is_marker = |line: &str| line.starts_with("---") || line.starts_with("...");
     text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
-        || text.contains("? ")
         || text.contains(" :")
         || text.split(['&', '*']).skip(1).any(is_odd_anchor)
         || text.split(['\n', '\r']).any(is_marker)
