@@ -225,9 +225,13 @@ fn changed_files(name: &str, file: &str, change: impl Fn(&str) -> String) -> Pat
     folder
 }
 
+/// Writes a file, and then moves it into place: an API server that reads an empty one has no policy from then on.
 fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    let folder = path.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    let new = folder.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
 }
 
 /// The messages are those of docs/protection.md.
