@@ -270,8 +270,14 @@ impl<'t> Reader<'t> {
         if style == ScalarStyle::DoubleQuoted && !self.raw_document.is_json && has_escaped_slash(quoted()) {
             return Err(self.parse_error(range, "not YAML: \\/ is no escape in kubectl: write / alone"));
         }
-        if style == ScalarStyle::Plain && self.flows > 0 && text.contains('?') {
-            let reason = "not YAML: kubectl takes a question mark between brackets for a key: put the text in quotes";
+        // Between brackets, go-yaml takes any question mark for an indicator, and a colon where a text begins.
+        let indicator = match style == ScalarStyle::Plain && self.flows > 0 {
+            true if text.contains('?') => Some("question mark"),
+            true if text.starts_with(':') => Some("colon before a word"),
+            _ => None,
+        };
+        if let Some(what) = indicator {
+            let reason = format!("not YAML: kubectl takes a {what} between brackets for a key: put the text in quotes");
             return Err(self.parse_error(range, reason));
         }
         scalar::resolve(text, style, tag).map_err(|reason| self.parse_error(range, reason))
@@ -334,7 +340,7 @@ impl<'t> Reader<'t> {
     fn check_key(&self, key: &Event<'t>, map: Range, range: Range) -> Result<(), ParseError> {
         let part = |from: usize, to: usize| self.text.get(from..to).unwrap_or_default();
         let [map, key_range] = [map, range].map(|range| range.byte_range().unwrap_or_default());
-        if !part(map.start, self.text.len()).starts_with('{') {
+        if self.flows == 0 {
             return Ok(());
         }
         let is_explicit = part(map.start, key_range.start).trim_end().ends_with('?');
@@ -349,7 +355,8 @@ impl<'t> Reader<'t> {
             };
             return Err(self.parse_error(range, reason));
         }
-        let is_glued = rest.strip_prefix(':').is_some_and(|rest| rest.starts_with([',', '[', ']', '{', '}']));
+        let is_glued =
+            rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.starts_with([',', '[', ']', '{', '}']));
         if is_glued && matches!(key, Event::Scalar(_, ScalarStyle::Plain, ..)) {
             return Err(self
                 .parse_error(range, "the colon after this key needs a space: kubectl takes it for a part of the key"));

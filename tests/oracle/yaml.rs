@@ -35,7 +35,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Fields that are one special case each.
-const FIELDS: [&str; 103] = [
+const FIELDS: [&str; 119] = [
     "x: \"a\"#c\n",
     "x: 'a'#c\n",
     "x: a#c\n",
@@ -92,6 +92,22 @@ const FIELDS: [&str; 103] = [
     "x: [a ? b]\n",
     "x: {a: why?\tthus}\n",
     "x: [a? ]\n",
+    "x: [:a]\n",
+    "x: [a, :b]\n",
+    "x: [a,:b]\n",
+    "x: {a: :b}\n",
+    "x: {a :b}\n",
+    "x: [a :b]\n",
+    "x: [a :]\n",
+    "x: {a, :b: c}\n",
+    "x: {\"a\" :b}\n",
+    "x: {\"a\":b}\n",
+    "x: {a::b}\n",
+    "x: {a: b:c}\n",
+    "x: [a::b, c:]\n",
+    "x: [::]\n",
+    "x: {a: ::1}\n",
+    "x: [http://a:80]\n",
     "x: [a?b]\n",
     "x: [a?]\n",
     "x: [a?, b]\n",
@@ -143,7 +159,8 @@ const FIELDS: [&str; 103] = [
 
 /// Fields that are read otherwise. YAML has no such escape, and go-yaml reads it. Keys with a colon that nobody means are
 /// errors.
-const KNOWN: [&str; 4] = ["x: \"a\\'b\"\n", "x: {a:, b: 1}\n", "x: {a:}\n", "x: [?a]\n"];
+const KNOWN: [&str; 6] =
+    ["x: \"a\\'b\"\n", "x: {a:, b: 1}\n", "x: {a:}\n", "x: [?a]\n", "x: [a :]\n", "x: [a::b, c:]\n"];
 
 fn documents() -> Vec<String> {
     let mut documents = Vec::new();

@@ -16,7 +16,7 @@ const INTENDED: [&str; 4] = [
     "is given twice",
     "more than 500000 values",
     "the colon after this key needs a space",
-    "a question mark between brackets",
+    "between brackets for a key",
 ];
 
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
@@ -28,8 +28,8 @@ pub fn compare(bytes: &[u8]) {
 }
 
 /// Whether kubectl does more with a text than to read it as one YAML document: it separates documents first, and reads JSON
-/// otherwise, value by value. go-yaml rejects some texts between braces that this program reads: with rare line breaks,
-/// or a colon before a word; and an anchor that a colon follows at once.
+/// otherwise, value by value. go-yaml rejects some texts between braces that this program reads, with rare line breaks;
+/// and an anchor that a colon follows at once.
 fn is_read_otherwise(text: &str) -> bool {
     let is_odd_anchor = |rest: &str| {
         let end = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-');
@@ -37,7 +37,6 @@ fn is_read_otherwise(text: &str) -> bool {
     };
     let is_marker = |line: &str| line.starts_with("---") || line.starts_with("...");
     text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
-        || text.contains(" :")
         || text.split(['&', '*']).skip(1).any(is_odd_anchor)
         || text.split(['\n', '\r']).any(is_marker)
         || text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with(['{', '['])
