@@ -11,12 +11,13 @@ thread_local! {
 }
 
 /// Errors where kubectl reads an object: it takes the last of equal keys, follows more aliases, and reads `{a:, b: c}` with
-/// a key `a:`, and `[?a]` with a map in it.
-const INTENDED: [&str; 4] = [
+/// a key `a:`, `[?a]` with a map in it, and `.NaN` as a key.
+const INTENDED: [&str; 5] = [
     "is given twice",
     "more than 500000 values",
     "the colon after this key needs a space",
     "between brackets for a key",
+    "a key must be text",
 ];
 
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
