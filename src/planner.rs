@@ -15,7 +15,7 @@ pub mod input;
 mod memo;
 pub(crate) mod observed;
 pub mod overlap;
-mod patch;
+pub(crate) mod patch;
 mod plan;
 mod repairs;
 mod resolve;

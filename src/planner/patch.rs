@@ -214,7 +214,7 @@ fn pointer<const N: usize>(tokens: [&str; N]) -> PointerBuf {
 }
 
 /// A `value` of null requires that the key is absent.
-fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
+pub(crate) fn test<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Test(TestOperation { path, value })
 }
@@ -224,7 +224,7 @@ fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation { path, value })
 }
 
-fn remove<const N: usize>(path: [&str; N]) -> PatchOperation {
+pub(crate) fn remove<const N: usize>(path: [&str; N]) -> PatchOperation {
     let path = pointer(path);
     PatchOperation::Remove(RemoveOperation { path })
 }

@@ -9,6 +9,7 @@ use super::survey::Removal;
 use crate::cluster::node_client::{NodeClient, Reply, describe_pods_error};
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Node};
+use crate::planner::patch as operation;
 
 /// What has become of a value.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,17 +25,13 @@ pub(super) enum Removed {
 /// Removes a value, unless anything about it has changed since it was read.
 pub(super) async fn remove(nodes: NodeClient, removal: &Removal, resource: &str) -> Removed {
     let node = &removal.node;
-    let patch = match patch(node, resource) {
-        Ok(patch) => patch,
-        Err(error) => return Removed::Failed(error.to_string()),
-    };
     // A pod may have come since all pods were listed.
     match nodes.clone().pods(Arc::clone(&node.name)).await {
         Ok(requests) if requests.bound.get(resource).is_zero() => {}
         Ok(_) => return Removed::Used,
         Err(error) => return Removed::Failed(describe_pods_error(&error)),
     }
-    match nodes.patch(Arc::clone(&node.name), patch).await {
+    match nodes.patch(Arc::clone(&node.name), patch(node, resource)).await {
         Reply::Patched(node) if has(&node, resource) => {
             Removed::Failed("admission has kept the value: see its policies and webhooks".to_owned())
         }
@@ -59,25 +56,22 @@ fn has(node: &ApiNode, resource: &str) -> bool {
 }
 
 /// Returns the patch, which tests the node, its ledger and both values.
-pub(super) fn patch(node: &Node, resource: &str) -> serde_json::Result<Patch> {
-    let key = |name: &str| name.replace('~', "~0").replace('/', "~1");
-    let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
-    let mut operations = vec![test("/metadata/uid", json!(node.uid))];
-    // A test of a key fails if its parent is absent; null is a key that is absent.
+pub(super) fn patch(node: &Node, resource: &str) -> Patch {
+    let mut operations = vec![operation::test(["metadata", "uid"], json!(node.uid))];
+    // A test of a key fails if its parent is absent.
     operations.push(match node.has_annotations {
-        true => test(&format!("/metadata/annotations/{}", key(ANNOTATION)), json!(node.ledger)),
-        false => test("/metadata/annotations", Value::Null),
+        true => operation::test(["metadata", "annotations", ANNOTATION], json!(node.ledger)),
+        false => operation::test(["metadata", "annotations"], Value::Null),
     });
     let (maps, values) = ([&node.capacity, &node.allocatable], node.values(resource));
     let mut removals = Vec::new();
     for ((name, map), value) in ["capacity", "allocatable"].into_iter().zip(maps).zip(values) {
-        let path = format!("/status/{name}/{}", key(resource));
         operations.push(match map {
-            Some(_) => test(&path, json!(value)),
-            None => test(&format!("/status/{name}"), Value::Null),
+            Some(_) => operation::test(["status", name, resource], json!(value)),
+            None => operation::test(["status", name], Value::Null),
         });
-        removals.extend(value.map(|_| json!({"op": "remove", "path": path})));
+        removals.extend(value.map(|_| operation::remove(["status", name, resource])));
     }
     operations.append(&mut removals);
-    serde_json::from_value(Value::Array(operations))
+    Patch(operations)
 }

@@ -155,7 +155,7 @@ fn declared(rules: &Rules, node: &Node, resource: &str) -> Option<Stays> {
     declaring.or_else(|| may_declare.map(|entry| Stays::Invalid(Arc::clone(&entry.name))))
 }
 
-/// Returns the program that keeps a value, if the node says so.
+/// Returns the program that keeps a value, if the node names it.
 fn of_live_program(entry: &Entry, resource: &str) -> Option<Stays> {
     if let Some(kubelet) = entry.plugins.get(resource) {
         return Some(Stays::Kubelet(Arc::clone(kubelet)));
