@@ -226,26 +226,24 @@ impl<'t> Reader<'t> {
             _ => 1,
         };
         self.count(weight, depth, range)?;
+        let flow = match &event {
+            Event::SequenceStart(style, ..) | Event::MappingStart(style, ..) => {
+                usize::from(*style == StructureStyle::Flow)
+            }
+            _ => 0,
+        };
+        self.flows += flow;
         let (anchor, mut node) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let value = self.scalar(&text, style, tag.as_deref(), range)?;
                 let locations = Locations::new(self.span(range), Children::None);
                 (anchor, Node { value, locations, values: 1, depth: 0 })
             }
-            Event::SequenceStart(style, anchor, _) => {
-                self.flows += usize::from(style == StructureStyle::Flow);
-                let list = self.list(range, depth)?;
-                self.flows -= usize::from(style == StructureStyle::Flow);
-                (anchor, list)
-            }
-            Event::MappingStart(style, anchor, _) => {
-                self.flows += usize::from(style == StructureStyle::Flow);
-                let map = self.map(range, depth)?;
-                self.flows -= usize::from(style == StructureStyle::Flow);
-                (anchor, map)
-            }
+            Event::SequenceStart(_, anchor, _) => (anchor, self.list(range, depth)?),
+            Event::MappingStart(_, anchor, _) => (anchor, self.map(range, depth)?),
             _ => return Err(self.parse_error(range, "a value was expected here")),
         };
+        self.flows -= flow;
         node.values = self.values - before;
         if anchor != 0 {
             // Kept for its aliases, so it counts twice.
