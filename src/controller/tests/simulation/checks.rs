@@ -103,9 +103,9 @@ impl World {
     /// What a process knows now.
     pub(super) fn sent(&mut self, number: usize, effect: &Effect) -> Sent {
         let instant = self.clock(number).instant;
-        let (pods, last_known_pods) = match effect {
-            Effect::PatchNode { node, .. } => (self.known_usage(number, node), self.last_known_usage(number, node)),
-            _ => (None, None),
+        let [last_known_pods, pods] = match effect {
+            Effect::PatchNode { node, .. } => self.known_usage(number, node),
+            _ => [None, None],
         };
         let process = &self.processes[number];
         let right = match (process.leads_since, process.knows_rules) {
@@ -214,22 +214,17 @@ impl World {
         }
     }
 
-    /// What pods request on a node, at the version up to which the watch of a process has shown everything; `None` if the
-    /// process does not know what they request now.
-    fn known_usage(&self, number: usize, node: &str) -> Option<Usage> {
-        let now = self.clock(number).instant;
-        let is_known = matches!(self.processes[number].reconciler.usage_on(node, now), PodUsage::Known(_));
-        is_known.then(|| self.usage_at(self.processes[number].streams[PODS].position, node))
-    }
-
-    /// What pods request on a node, as the watch of a process showed last, whether or not it still follows.
-    fn last_known_usage(&self, number: usize, node: &str) -> Option<Usage> {
-        let now = self.clock(number).instant;
-        let is_known = !matches!(
-            self.processes[number].reconciler.usage_on(node, now),
-            PodUsage::NotFetched | PodUsage::Unavailable(_)
-        );
-        is_known.then(|| self.usage_at(self.processes[number].streams[PODS].position, node))
+    /// What pods request on a node, as the watch of a process has shown it last; and the same if it is what they request
+    /// now.
+    fn known_usage(&self, number: usize, node: &str) -> [Option<Usage>; 2] {
+        let process = &self.processes[number];
+        let known = process.reconciler.usage_on(node, self.clock(number).instant);
+        let shown = || self.usage_at(process.streams[PODS].position, node);
+        match known {
+            PodUsage::Known(_) => [Some(shown()), Some(shown())],
+            PodUsage::LastKnown { .. } => [Some(shown()), None],
+            PodUsage::NotFetched | PodUsage::Unavailable(_) => [None, None],
+        }
     }
 
     fn usage_at(&self, version: u64, node: &str) -> Usage {
