@@ -3,32 +3,26 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::scripts;
 
 /// An empty folder of a test.
 fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("build-scripts").join(test);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
+    scripts::folder("build-scripts", test)
 }
 
 /// Runs bash in a folder, and returns what it prints, of both streams, and its exit code.
 fn bash(folder: &Path, script: &str) -> (String, i32) {
-    let output = Command::new("bash")
-        .args(["-euc", &format!("exec 2>&1\n{script}")])
-        .current_dir(folder)
-        .env("HACK", Path::new(env!("CARGO_MANIFEST_DIR")).join("hack"))
+    let mut bash = scripts::bash(folder, script);
+    bash.env("HACK", Path::new(env!("CARGO_MANIFEST_DIR")).join("hack"))
         .env("BUILD_CACHE", folder.join("cache"))
         // Of the `make test` that this runs in.
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL")
         .env_remove("STEPS")
         .env_remove("REQUIRE_ISOLATION")
-        .env_remove("SKIP_ISOLATED")
-        .output()
-        .unwrap();
-    (String::from_utf8(output.stdout).unwrap(), output.status.code().unwrap())
+        .env_remove("SKIP_ISOLATED");
+    scripts::run(&mut bash)
 }
 
 /// The names of a folder's files, in order.

@@ -52,6 +52,8 @@ mod reasons;
 mod reference;
 /// The searches of the runbook.
 mod runbook;
+/// What tests of scripts share.
+mod scripts;
 mod security;
 /// The connection to the API server, with servers on loopback that fail.
 mod transport;

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::read;
+use crate::{read, scripts};
 
 const WORKFLOWS: [&str; 3] = ["ci", "release", "weekly"];
 
@@ -160,24 +159,18 @@ fn advisories_are_checked_weekly() {
 
 /// An empty folder of a test, with a file `hack/` beside which the project's scripts run.
 fn folder(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workflows").join(test);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
+    scripts::folder("workflows", test)
 }
 
 /// Runs bash in a folder, and returns what it prints, of both streams, and whether it succeeds.
 fn bash(folder: &Path, script: &str) -> (String, bool) {
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = Command::new("bash")
-        .args(["-euc", &format!("exec 2>&1\n{script}")])
-        .current_dir(folder)
-        .env("PROJECT", project)
+    let mut bash = scripts::bash(folder, script);
+    bash.env("PROJECT", project)
         .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@example.com")])
-        .envs([("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@example.com")])
-        .output()
-        .unwrap();
-    (String::from_utf8(output.stdout).unwrap(), output.status.success())
+        .envs([("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@example.com")]);
+    let (printed, code) = scripts::run(&mut bash);
+    (printed, code == 0)
 }
 
 #[test]
