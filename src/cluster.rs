@@ -9,6 +9,7 @@ pub mod config;
 mod connector;
 mod credentials;
 pub mod error;
+mod exec;
 pub mod lease;
 pub(crate) mod node_client;
 pub(crate) mod optional_watch;

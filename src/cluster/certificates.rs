@@ -125,8 +125,16 @@ impl Certificates {
 fn with_certificates_of(fresh: Config, config: &Config) -> Config {
     let mut config = config.clone();
     config.root_cert = fresh.root_cert;
+    // No file has the certificate of a credential plugin.
+    if fresh.auth_info.exec.is_some() && client_certificate_of(&fresh.auth_info).is_none() {
+        return config;
+    }
     config.auth_info = client_certificate(fresh.auth_info, config.auth_info);
     config
+}
+
+fn client_certificate_of(auth: &AuthInfo) -> Option<&String> {
+    auth.client_certificate_data.as_ref().or(auth.client_certificate.as_ref())
 }
 
 /// Returns `to` with the client certificate of `from`.

@@ -15,6 +15,7 @@ use hyper::body::{Body as HttpBody, Bytes};
 use kube::client::{AuthError, Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use thiserror::Error;
+use tower::filter::AsyncFilterLayer;
 use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
@@ -22,6 +23,7 @@ use super::certificates::Connections;
 use super::config::{self, ClusterOptions, ConfigError, Server, Source};
 use super::credentials::{auth_reason, plugin, without_userinfo};
 use super::error::chain;
+use super::exec::Plugin;
 use super::patience::Patience;
 use super::transport;
 
@@ -146,13 +148,17 @@ fn with_server(mut config: Config, server: Server, source: Source, patience: Pat
     config.cluster_url = without_userinfo(&config.cluster_url);
     let command = plugin(&config).map(str::to_owned);
 
-    // This runs the credential plugin.
+    let mut tokens = None;
+    if let Some(plugin) = Plugin::take(&mut config.auth_info) {
+        let credential = plugin.run().map_err(kube::Error::Auth)?;
+        credential.add_certificate(&mut config.auth_info);
+        tokens = plugin.authorize(&credential).map_err(kube::Error::Auth)?;
+    }
+    let tokens = tokens.map(|tokens| AsyncFilterLayer::new(move |request: Request<Body>| tokens.add(request)));
     let auth = config.auth_layer()?;
     let mut of_connections = config.clone();
-    if auth.is_some() {
-        // It returned a token. Otherwise it runs again, for a certificate.
-        (of_connections.auth_info.exec, of_connections.auth_info.auth_provider) = (None, None);
-    }
+    // It has run, and never returns a certificate.
+    of_connections.auth_info.auth_provider = None;
     let connections = Arc::new(Mutex::new(Connections::new(&of_connections, source)?));
     let named_server = server.clone();
     let transport = tower::service_fn(move |request: Request<Body>| {
@@ -167,6 +173,7 @@ fn with_server(mut config: Config, server: Server, source: Source, patience: Pat
         .map_result(move |result| named(result, is_plain, &named_server, command.as_deref()))
         .layer(config.base_uri_layer())
         .option_layer(auth)
+        .option_layer(tokens)
         .layer(config.extra_headers_layer()?)
         .service(transport);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
@@ -216,6 +223,7 @@ mod tests {
 
     use axum::extract::ConnectInfo;
     use kube::config::{ExecConfig, ExecInteractiveMode};
+    use serde_json::json;
 
     use super::super::error::describe;
     use super::*;
@@ -263,18 +271,26 @@ mod tests {
         }
     }
 
-    /// Some take seconds, or open a browser.
     #[tokio::test]
-    async fn plugin_that_returns_a_token_runs_once() {
-        let (config, script) = config("once");
-        let runs = script.with_extension("runs");
-        std::fs::write(&script, format!("echo run >> {}; echo '{{status: {{token: S3CRET}}}}'", runs.display()))
-            .unwrap();
-        let client = with_config(config).unwrap();
-        client.apiserver_version().await.unwrap_err();
-        assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
-        for path in [script, runs] {
-            std::fs::remove_file(path).unwrap();
+    async fn plugin_runs_once() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        let certificate = json!({"clientCertificateData": certificate.pem(), "clientKeyData": key.serialize_pem()});
+        let token = json!({"token": "S3CRET"});
+        let expiring = json!({"token": "S3CRET", "expirationTimestamp": "2999-01-01T00:00:00Z"});
+        for (name, status) in [("token", token), ("expiring", expiring), ("certificate", certificate)] {
+            let (mut config, script) = config(name);
+            // The connection to it has a TLS configuration of its own.
+            config.proxy_url = Some("https://127.0.0.1:1".parse().unwrap());
+            let runs = script.with_extension("runs");
+            let print = format!("cat << 'EOF'\n{}\nEOF\n", json!({"status": status}));
+            std::fs::write(&script, format!("echo run >> {}; {print}", runs.display())).unwrap();
+            let client = with_config(config).unwrap();
+            client.apiserver_version().await.unwrap_err();
+            assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n", "{name}");
+            for path in [script, runs] {
+                std::fs::remove_file(path).unwrap();
+            }
         }
     }
 
