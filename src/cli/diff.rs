@@ -17,6 +17,7 @@ mod amounts;
 pub mod cluster;
 pub mod files;
 pub mod filter;
+pub mod held;
 pub mod label_filter;
 pub mod node_diff;
 pub mod order;
@@ -41,6 +42,7 @@ use crate::model::quantity::Quantity;
 use crate::planner::input::{PlanningInput, PodUsage};
 use crate::planner::{NodePlan, plan};
 use filter::{Filter, UnknownName};
+use held::{AllHeld, NodePods};
 use node_diff::NodeDiff;
 use order::NodeName;
 pub(super) use render::API_VERSION;
@@ -65,6 +67,7 @@ pub struct Preview {
     /// How many nodes have a value of which managedFields do not name the writer.
     unknown_writers: usize,
     totals: Totals,
+    held: AllHeld,
     summary: Summary,
     /// How many values do not become as declared, with ledgers that cannot be read.
     shortfalls: usize,
@@ -95,6 +98,7 @@ impl Preview {
             selecting: HashSet::new(),
             unknown_writers: 0,
             totals: Totals::default(),
+            held: AllHeld::default(),
             summary: Summary::default(),
             shortfalls: 0,
         }
@@ -108,6 +112,7 @@ impl Preview {
         self.selecting.clear();
         self.unknown_writers = 0;
         self.totals = Totals::default();
+        self.held = AllHeld::default();
         self.summary = Summary::default();
         self.shortfalls = 0;
     }
@@ -130,11 +135,11 @@ impl Preview {
         plan(node, self.rules.set(), &input)
     }
 
-    /// Adds the plan of a node.
+    /// Adds the plan of a node, with its pods if they are known.
     ///
     /// # Errors
     /// If the node is given twice or has no name.
-    pub fn add(&mut self, node: &Node, plan: NodePlan) -> Result<(), NotPlanned> {
+    pub fn add(&mut self, node: &Node, plan: NodePlan, pods: Option<&NodePods>) -> Result<(), NotPlanned> {
         if node.name.is_empty() {
             return Err(NotPlanned::Nameless);
         }
@@ -149,6 +154,7 @@ impl Preview {
         let mut node_diff = NodeDiff::new(node, plan, &self.rules);
         self.filter.apply(&mut node_diff);
         self.summary.count(&node_diff);
+        self.held.add(&node_diff, pods);
         let problems = node_diff.outcomes.iter().filter(|outcome| outcome.outcome.is_problem()).count();
         self.shortfalls += problems.max(usize::from(node_diff.invalid_ledger.is_some()));
         self.unknown_writers += usize::from(has_unknown_writer(node, &node_diff));
@@ -204,11 +210,11 @@ impl Preview {
             notes.push(Note { rule: None, message, kind: NoteKind::UnknownWriters });
         }
         self.summary.nodes = self.seen.len();
-        let Self { nodes, rows, totals, summary, shortfalls, .. } = self;
+        let Self { nodes, rows, totals, held, summary, shortfalls, .. } = self;
         let nodes = nodes.into_values().collect();
         let invalid = notes.iter().filter(|note| note.kind == NoteKind::InvalidRule).count();
         let shortfalls = shortfalls + summary.missing + invalid;
-        Ok(Report { nodes, rows, totals: totals.finish(), notes, summary, shortfalls })
+        Ok(Report { nodes, rows, totals: totals.finish(), held: held.finish(), notes, summary, shortfalls })
     }
 
     /// Adds the node names in rules that do not exist, and notes rules that select no node.

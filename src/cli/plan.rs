@@ -197,13 +197,14 @@ fn from_files(args: &Args, rules: Vec<Rule>, progress: &ProgressBar) -> Result<R
                 return Ok(());
             }
             let node = Node::new(node, &mut interner);
-            let pod_usage = match args.pods.is_empty() {
-                true => PodUsage::NotFetched,
-                false => PodUsage::Known(pods.requests(&node.name)),
+            let on_node = (!args.pods.is_empty()).then(|| pods.on(&node.name));
+            let pod_usage = match &on_node {
+                None => PodUsage::NotFetched,
+                Some(on_node) => PodUsage::Known(on_node.requests.clone()),
             };
             let plan = preview.plan(&node, pod_usage);
             progress.inc(1);
-            preview.add(&node, plan).map_err(|error| error.to_string())
+            preview.add(&node, plan, on_node.as_ref()).map_err(|error| error.to_string())
         })
     };
     args.nodes.iter().try_for_each(read)?;

@@ -8,14 +8,15 @@ use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
-use kube::core::{Resource, Status};
-use serde::de::IgnoredAny;
+use kube::core::{ObjectList, Resource, Status};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 
 use super::requests::{RequestError, Requests as ApiRequests};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
-use crate::model::pod::{NodeRequests, PodList};
+use crate::model::pod::NodeRequests;
+use crate::model::pod::object::PodObject;
 
 /// The default timeout of a request.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
@@ -133,9 +134,17 @@ impl NodeClient {
 
     /// Returns the requests of the unfinished pods that are assigned to a node.
     pub(crate) async fn pods(self, node: Arc<str>) -> Result<NodeRequests, RequestError> {
+        Ok(NodeRequests::from_pods(&self.list_pods(&node).await?))
+    }
+
+    /// Returns the unfinished pods that are assigned to a node.
+    pub(crate) async fn pod_objects(self, node: Arc<str>) -> Result<Vec<PodObject>, RequestError> {
+        Ok(self.list_pods::<ObjectList<PodObject>>(&node).await?.items)
+    }
+
+    async fn list_pods<L: DeserializeOwned>(&self, node: &str) -> Result<L, RequestError> {
         let fields = format!("spec.nodeName={node},{UNFINISHED}");
-        let pods: PodList = self.requests.send(pods().list(&ListParams::default().fields(&fields))).await?;
-        Ok(NodeRequests::from_pods(&pods))
+        self.requests.send(pods().list(&ListParams::default().fields(&fields))).await
     }
 }
 

@@ -115,6 +115,7 @@ fn plan_matches_what_the_controller_does() {
             "~ node-8 example.com/slot 4 4 rule slots is gone; the value stays (deletionPolicy: Retain)",
             "~ node-9 example.com/key 7 4 rule keys; takes over what kubectl-patch wrote (conflictPolicy: Overwrite)",
             "",
+            "example.com/dongle: 2 nodes stay above what rule dongle declares, since 2 pods request it: default/on-node-2, default/on-node-3",
             "Plan: 1 to add, 6 to change, 1 to remove; 1 conflict, 1 held, 1 node unreadable; 0 unchanged.",
         ],
         "{}",

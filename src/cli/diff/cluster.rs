@@ -7,6 +7,7 @@ use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
 
+use super::held::NodePods;
 use super::rules::{ClusterRule, ClusterRules, Standing};
 use super::{NotPlanned, Preview};
 use crate::cluster::error::describe;
@@ -108,7 +109,7 @@ pub async fn nodes(
                 let plan = preview.plan(&node, PodUsage::NotFetched);
                 if plan.needs_pods() {
                     with_pods.push(node);
-                } else if let Err(error) = preview.add(&node, plan) {
+                } else if let Err(error) = preview.add(&node, plan, None) {
                     odd = Some(error);
                 }
             }
@@ -123,15 +124,22 @@ pub async fn nodes(
 
     let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
     let pod_lists = with_pods.into_iter().map(|node| {
-        let pods = requests.clone().pods(Arc::clone(&node.name));
+        let pods = requests.clone().pod_objects(Arc::clone(&node.name));
         async move { (node, pods.await) }
     });
     let mut pod_lists = futures::stream::iter(pod_lists).buffer_unordered(PODS_AT_ONCE);
     while let Some((node, pods)) = pod_lists.next().await {
-        let pod_usage =
-            pods.map_or_else(|error| PodUsage::Unavailable(describe_pods_error(&error).into()), PodUsage::Known);
+        let mut known = None;
+        let pod_usage = match pods {
+            Ok(pods) => {
+                let on_node = known.insert(NodePods::default());
+                pods.iter().for_each(|pod| on_node.add(pod));
+                PodUsage::Known(on_node.requests.clone())
+            }
+            Err(error) => PodUsage::Unavailable(describe_pods_error(&error).into()),
+        };
         let plan = preview.plan(&node, pod_usage);
-        preview.add(&node, plan)?;
+        preview.add(&node, plan, known.as_ref())?;
         progress(preview.len());
     }
     Ok(())

@@ -16,10 +16,11 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAc
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::held::NodePods;
 use crate::manifest::{self, Limits, SourceLocation};
 use crate::model::label::excerpt;
 use crate::model::node::ApiNode;
-use crate::model::pod::{NodeRequests, Pod};
+use crate::model::pod::object::PodObject;
 
 /// How much of a file is read to distinguish JSON from YAML.
 const SNIFF_BYTES: u64 = 4096;
@@ -71,12 +72,12 @@ impl Trimmed for ApiNode {
     }
 }
 
-impl Trimmed for Pod {
+impl Trimmed for PodObject {
     const KIND: &'static str = "Pod";
     const COMMAND: &'static str = "kubectl get pods -A -o json";
 
     fn kind(&self) -> Option<&str> {
-        self.kind()
+        self.pod.kind()
     }
 }
 
@@ -350,10 +351,10 @@ impl<'de, T: Trimmed> Visitor<'de> for Items<'_, T> {
     }
 }
 
-/// The pod requests of each node, from files.
+/// The pods of each node, from files.
 #[derive(Debug, Default)]
 pub struct PodFiles {
-    by_node: HashMap<Arc<str>, NodeRequests>,
+    by_node: HashMap<Arc<str>, NodePods>,
 }
 
 impl PodFiles {
@@ -368,15 +369,15 @@ impl PodFiles {
         })
     }
 
-    fn add(&mut self, pod: &Pod) {
-        if let Some(node) = pod.node() {
-            self.by_node.entry(node.into()).or_default().add_pod(pod);
+    fn add(&mut self, object: &PodObject) {
+        if let Some(node) = object.pod.node() {
+            self.by_node.entry(node.into()).or_default().add(object);
         }
     }
 
-    /// Returns what the pods on a node request.
+    /// Returns the pods on a node.
     #[must_use]
-    pub fn requests(&self, node: &str) -> NodeRequests {
+    pub fn on(&self, node: &str) -> NodePods {
         self.by_node.get(node).cloned().unwrap_or_default()
     }
 }

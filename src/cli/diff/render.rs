@@ -4,6 +4,7 @@ mod table;
 
 use serde::Serialize;
 
+use super::held::Held;
 use super::node_diff::NodeDiff;
 use super::report::{Report, Summary};
 use super::rules::Note;
@@ -40,6 +41,7 @@ struct Document<'t> {
     kind: &'static str,
     summary: Summary,
     totals: &'t [Total],
+    held: &'t [Held],
     notes: &'t [Note],
     nodes: &'t [NodeDiff],
 }
@@ -55,6 +57,7 @@ impl Report {
             kind: "Plan",
             summary: self.summary,
             totals: &self.totals,
+            held: &self.held,
             notes: &self.notes,
             nodes: &self.nodes,
         };

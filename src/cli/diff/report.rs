@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::held::Held;
 use super::node_diff::NodeDiff;
 use super::prospect::Prospect;
 use super::rows::Rows;
@@ -70,6 +71,8 @@ pub struct Report {
     pub(super) rows: Rows,
     /// The resources whose values change, by name.
     pub totals: Vec<Total>,
+    /// The resources that pods keep above what a rule declares, by name.
+    pub held: Vec<Held>,
     /// Notes that are not about one node.
     pub notes: Vec<Note>,
     /// The counts.

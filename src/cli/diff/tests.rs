@@ -72,7 +72,7 @@ fn node_diff(node: &Value, rules: &[Rule], pod_usage: PodUsage) -> (NodeDiff, Su
     let mut preview = Preview::new(rules, Filter::default(), Detail { all: true, keep: Keep::Patches });
     let node = read(node);
     let plan = preview.plan(&node, pod_usage);
-    preview.add(&node, plan).unwrap();
+    preview.add(&node, plan, None).unwrap();
     let report = preview.finish().unwrap();
     assert_eq!(report.has_changes(), !report.summary.line().starts_with("No changes"));
     let Report { nodes, summary, .. } = report;
@@ -197,7 +197,7 @@ fn diff_of_a_contested_value_reports_backoff() {
     let ledger = json!({"quantity": "4", "rule": "dongle"});
     let node = read(&node([Some("8"), Some("8")], Some(&ledger)));
     let plan = preview.plan(&node, PodUsage::NotFetched);
-    preview.add(&node, plan).unwrap();
+    preview.add(&node, plan, None).unwrap();
     let report = preview.finish().unwrap();
     assert!(!report.has_changes());
     assert_eq!(report.summary.contested, 1);
@@ -211,7 +211,7 @@ fn diff_of_a_contested_value_reports_backoff() {
     let mut preview = Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
     let node = read(&own_node(["4", "4"]));
     let plan = preview.plan(&node, PodUsage::NotFetched);
-    preview.add(&node, plan).unwrap();
+    preview.add(&node, plan, None).unwrap();
     let report = preview.finish().unwrap();
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
     assert_eq!(reason, "contested: the annotation keeps losing it; rule dongle declares 4");
@@ -225,7 +225,7 @@ fn diff_of_a_contested_value_reports_backoff() {
     let mut preview = Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
     let node = read(&object);
     let plan = preview.plan(&node, PodUsage::NotFetched);
-    preview.add(&node, plan).unwrap();
+    preview.add(&node, plan, None).unwrap();
     let report = preview.finish().unwrap();
     let reason = report.nodes[0].outcomes[0].reason.as_deref().unwrap();
     let expected = "contested: an admission policy or webhook keeps changing what the controller writes; rule dongle \
@@ -249,7 +249,7 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
     let mut preview = Preview::new(rules, Filter::default(), Detail { keep: Keep::Nodes, ..Detail::default() });
     let node = read(&object);
     let plan = preview.plan(&node, PodUsage::NotFetched);
-    preview.add(&node, plan).unwrap();
+    preview.add(&node, plan, None).unwrap();
     let report = preview.finish().unwrap();
     assert!(report.has_changes());
     let change = &report.nodes[0].changes[0];
@@ -262,13 +262,13 @@ fn diff_rejects_duplicate_and_unnamed_nodes() {
     let in_sync = || NodePlan { outcomes: Vec::new(), plan: Plan::InSync };
     let mut preview = Preview::new(Rules::default(), Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
-    assert_eq!(preview.add(&node, in_sync()), Ok(()));
-    assert_eq!(preview.add(&node, in_sync()), Err(NotPlanned::Twice("node-1".into())));
+    assert_eq!(preview.add(&node, in_sync(), None), Ok(()));
+    assert_eq!(preview.add(&node, in_sync(), None), Err(NotPlanned::Twice("node-1".into())));
     let nameless = read(&json!({"metadata": {}}));
-    assert_eq!(preview.add(&nameless, in_sync()), Err(NotPlanned::Nameless));
+    assert_eq!(preview.add(&nameless, in_sync(), None), Err(NotPlanned::Nameless));
     preview.clear();
     assert_eq!(preview.len(), 0);
-    assert_eq!(preview.add(&node, in_sync()), Ok(()));
+    assert_eq!(preview.add(&node, in_sync(), None), Ok(()));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn diff_colours_are_for_terminals_only() {
     let mut preview = Preview::new(rules, Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
     let plan = preview.plan(&node, PodUsage::NotFetched);
-    preview.add(&node, plan).unwrap();
+    preview.add(&node, plan, None).unwrap();
     let report = preview.finish().unwrap();
     let table = |colour| report.render(Format::Table { colour, limits: LIMITS }).unwrap();
     assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
@@ -294,7 +294,7 @@ fn table_keeps_one_row_for_many_nodes() {
         object["metadata"]["name"] = format!("node-{number}").into();
         let node = read(&object);
         let plan = preview.plan(&node, PodUsage::NotFetched);
-        preview.add(&node, plan).unwrap();
+        preview.add(&node, plan, None).unwrap();
     }
     let report = preview.finish().unwrap();
     assert_eq!((report.nodes.len(), report.rows.lines().len()), (0, 1));

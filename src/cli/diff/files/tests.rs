@@ -186,12 +186,12 @@ fn pod_file_requests_are_summed_by_node() {
     ];
     let list = format!(r#"{{"items": [{}], "kind": "List"}}"#, pods.join(","));
     let mut files = PodFiles::default();
-    let take = &mut |pod: Pod| {
+    let take = &mut |pod: PodObject| {
         files.add(&pod);
         Ok(())
     };
     read_from("f", list.as_bytes(), take).unwrap();
-    let requested = |node: &str| files.requests(node).bound.get("example.com/a").to_string();
+    let requested = |node: &str| files.on(node).requests.bound.get("example.com/a").to_string();
     assert_eq!([requested("a"), requested("b"), requested("c")], ["4", "2", "0"]);
 }
 
@@ -209,11 +209,11 @@ fn pod_file_limits_and_numbers_count_as_requests() {
         (r#"{"limits": null, "requests": {"example.com/a": 2}}"#, "2"),
     ] {
         let mut files = PodFiles::default();
-        read_from("f", pod(resources).as_bytes(), &mut |pod: Pod| {
+        read_from("f", pod(resources).as_bytes(), &mut |pod: PodObject| {
             files.add(&pod);
             Ok(())
         })
         .unwrap();
-        assert_eq!(files.requests("a").bound.get("example.com/a").to_string(), requested, "{resources}");
+        assert_eq!(files.on("a").requests.bound.get("example.com/a").to_string(), requested, "{resources}");
     }
 }

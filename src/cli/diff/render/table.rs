@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use anstyle::{AnsiColor, Style};
 
 use crate::cli::diff::amounts::Amounts;
+use crate::cli::diff::held::Held;
 use crate::cli::diff::report::{Report, Summary};
 use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES};
 use crate::cli::diff::rules::Note;
@@ -57,6 +58,9 @@ pub(super) fn render(report: &Report, colour: bool, limits: TableLimits) -> Stri
         let Total { resource, nodes, before, after } = total;
         let [before, after] = [before, after].map(grouped);
         text += &format!("{resource}: {before} -> {after} on {} nodes\n", digits(*nodes));
+    }
+    for line in report.held.iter().flat_map(Held::lines) {
+        text += &format!("{}\n", printable(&line));
     }
     text += &notes(&report.notes, max_notes);
     text + &report.summary.line() + "\n"
