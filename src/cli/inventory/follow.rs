@@ -1,6 +1,6 @@
 //! An inventory that follows a cluster: four watches, each of which may be refused on its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::optional_watch::{list_code, watch_optional};
 use crate::cluster::paging::PAGE_SIZE;
 use crate::model::api::NodeExtendedResource;
+use crate::model::compute::Compute;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
@@ -38,11 +39,19 @@ pub(in crate::cli) struct Follower {
     changes: SelectAll<BoxStream<'static, Change>>,
     labels: LabelFilter,
     nodes: Kind<NodeName, Arc<NodeEntry>>,
-    pods: Kind<(Box<str>, Box<str>), Arc<PodEntry>>,
+    pods: Kind<(Box<str>, Box<str>), Unfinished>,
     classes: Kind<String, DeviceClass>,
     rules: Kind<String, ClusterRule>,
     interner: Interner,
     reader: Pods,
+}
+
+/// What is kept of an unfinished pod.
+struct Unfinished {
+    /// The pod, if it requests extended resources.
+    counted: Option<Arc<PodEntry>>,
+    /// What it requests of the cpu and memory of its node.
+    compute: Option<(NodeName, Compute)>,
 }
 
 type Watched<K> = watcher::Result<Event<K>>;
@@ -101,9 +110,11 @@ impl Follower {
         let unserved = self.rules.state == State::Unserved;
         let lists = Lists {
             nodes: self.nodes.listed().map(|()| self.nodes.current.clone()),
-            // Only pods that request extended resources are kept.
-            compute: None,
-            pods: self.pods.listed().map(|()| self.pods.current.values().cloned().collect()),
+            compute: self.pods.listed().ok().map(|()| self.compute()),
+            pods: self
+                .pods
+                .listed()
+                .map(|()| self.pods.current.values().filter_map(|pod| pod.counted.clone()).collect()),
             classes: self.classes.listed().map(|()| self.classes.current.values().cloned().collect()),
             rules: self.rules.listed().map(|()| (!unserved).then(|| self.rules.current.values().cloned().collect())),
         };
@@ -112,6 +123,15 @@ impl Follower {
             [&self.nodes.failure, &self.pods.failure, &self.classes.failure, &self.rules.failure];
         inventory.gaps.extend([nodes, pods, classes, rules].into_iter().flatten().cloned());
         Ok(inventory)
+    }
+
+    /// Returns what pods request of the cpu and memory of each node.
+    fn compute(&self) -> HashMap<NodeName, Compute> {
+        let mut sums = HashMap::<_, Compute>::new();
+        for (node, compute) in self.pods.current.values().filter_map(|pod| pod.compute.as_ref()) {
+            *sums.entry(node.clone()).or_default() += *compute;
+        }
+        sums
     }
 
     /// Waits for a change, and collects further changes until `until`, or for a moment.
@@ -143,7 +163,12 @@ impl Follower {
             Some(Change::Pod(event)) => self.pods.apply(event, |object| {
                 let entry = self.reader.entry(object);
                 let id = (entry.namespace.clone(), entry.name.clone());
-                (id, entry.counts().then(|| Arc::new(entry)))
+                if entry.is_finished() {
+                    return (id, None);
+                }
+                let compute = entry.node.clone().map(|node| (node, entry.compute));
+                let counted = entry.counts().then(|| Arc::new(entry));
+                (id, Some(Unfinished { counted, compute }))
             }),
             Some(Change::Class(event)) => self.classes.apply(event, |class| (class.name_any(), Some(class))),
             Some(Change::Rule(event)) => self.rules.apply(event, |rule| {
@@ -252,9 +277,47 @@ impl<K: Ord, V> Kind<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
+    use crate::cli::inventory::read;
+
+    /// Pods that request no extended resources use a node too.
+    #[tokio::test]
+    async fn cpu_and_memory_are_counted_as_in_one_list() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let uri = request.uri().to_string();
+            if uri.contains("watch=") {
+                std::future::pending::<()>().await;
+            }
+            let pod = |name: &str, node: &str, phase: &str| {
+                let requests = json!({"cpu": "500m", "memory": "1Gi"});
+                json!({
+                    "metadata": {"name": name, "namespace": "default"}, "status": {"phase": phase},
+                    "spec": {"nodeName": node, "containers": [{"resources": {"requests": requests}}]},
+                })
+            };
+            let pods = json!([
+                pod("a", "node-1", "Running"),
+                pod("b", "node-1", "Pending"),
+                pod("c", "node-2", "Running"),
+                pod("d", "node-2", "Succeeded"),
+                pod("e", "", "Pending"),
+            ]);
+            let items = if uri.contains("/pods") { pods } else { json!([]) };
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
+            Ok::<_, tower::BoxError>(Response::new(Body::from(list.to_string().into_bytes())))
+        });
+        let client = Client::new(service, "default");
+        let listed = read::inventory(&client, &LabelFilter::default()).await.unwrap().compute.unwrap();
+        let mut follower = Follower::start(&client, LabelFilter::default()).await.unwrap();
+        let followed = follower.inventory().unwrap().compute.unwrap();
+        assert_eq!(followed, listed);
+        assert_eq!(followed.len(), 2);
+    }
 
     fn list_error(code: u16) -> watcher::Error {
         let status = Status::failure("no", "No").with_code(code);
