@@ -58,6 +58,8 @@ pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
     let rules = snapshot.rules()?;
     let invalid: BTreeSet<_> =
         rules.iter().filter(|rule| rule.rule.is_err()).filter_map(|rule| rule.resource.as_deref()).collect();
+    // With DRA, the scheduler and the kubelet ignore it.
+    let has_class = |resource: &str| snapshot.classes.as_ref().is_ok_and(|classes| classes.contains_key(resource));
     let set = known(&snapshot.rules)?.as_ref().map(|rules| &rules.set);
     let mut zeros = BTreeMap::<&str, Vec<ObjectName>>::new();
     for node in known(&snapshot.nodes)? {
@@ -66,7 +68,8 @@ pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
         let selecting = set.map(|set| set.selecting(&node.node)).unwrap_or_default();
         let declared: BTreeSet<_> = selecting.iter().map(|rule| rule.resource.as_str()).collect();
         let left = node.node.zeros().filter(|resource| {
-            ledger.get(resource).is_none() && !declared.contains(resource) && !invalid.contains(resource)
+            let is_declared = declared.contains(resource) || invalid.contains(resource) || has_class(resource);
+            ledger.get(resource).is_none() && !is_declared
         });
         left.for_each(|resource| zeros.entry(resource).or_default().push(node.object()));
     }

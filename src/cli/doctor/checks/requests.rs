@@ -83,8 +83,15 @@ pub(super) fn oversized(snapshot: &Snapshot) -> Outcome {
     let invalid: BTreeSet<_> = invalid.filter_map(|rule| rule.resource.as_deref()).collect();
     let mut findings = Vec::new();
     for (resource, pods) in waiting(snapshot)?.into_iter().filter(|(resource, _)| !invalid.contains(resource)) {
-        // 0 is of devices that may become healthy again.
-        let Some(most) = largest.get(resource).filter(|most| !most.is_zero()) else { continue };
+        let most = match largest.get(resource) {
+            Some(most) if !most.is_zero() => most,
+            Some(_) => {
+                let pods = pods.into_iter().map(|(pod, _)| object(pod)).collect();
+                findings.extend(unallocatable(snapshot, resource, pods)?);
+                continue;
+            }
+            None => continue,
+        };
         let mut by_quantity = BTreeMap::<Quantity, Vec<ObjectName>>::new();
         for (pod, quantity) in pods.into_iter().filter(|(_, quantity)| quantity > most) {
             by_quantity.entry(quantity).or_default().push(object(pod));
@@ -97,4 +104,23 @@ pub(super) fn oversized(snapshot: &Snapshot) -> Outcome {
         }
     }
     Ok(findings)
+}
+
+/// Finds a resource that somebody has written into capacity only. A kubelet does so for devices that may become healthy
+/// again.
+fn unallocatable(snapshot: &Snapshot, resource: &str, pods: Vec<ObjectName>) -> Result<Option<Finding>, NotRun> {
+    let mut nodes = known(&snapshot.nodes)?.iter();
+    let written = nodes.find_map(|node| {
+        let capacity = node.values(resource)[0].filter(|capacity| !capacity.is_zero())?;
+        let manager = node.node.other_manager(resource)?.name();
+        let is_kubelet = node.kubelets.iter().any(|kubelet| **kubelet == **manager);
+        (!is_kubelet).then_some((&node.node.name, capacity, manager))
+    });
+    Ok(written.map(|(node, capacity, manager)| {
+        let problem = format!(
+            "requests {resource}, of which {node} has {capacity} in status.capacity, by {manager}, and nothing in \
+             status.allocatable, where the scheduler looks"
+        );
+        Finding::warning(pods, problem, format!("let {manager} write both, or declare {resource} with a rule"))
+    }))
 }

@@ -13,8 +13,8 @@ use crate::cli::doctor::finding::Severity::{Error, Warning};
 use crate::cli::doctor::snapshot::{NodeEntry, Policies, Repair, RuleEntry, Rules, Snapshot, Version};
 use crate::cli::doctor::{checks, read};
 use crate::model::api;
-use crate::model::node::Interner;
 use crate::model::node::object::NodeObject;
+use crate::model::node::{Interner, heartbeats};
 use crate::planner::rules::Rule;
 
 #[test]
@@ -128,6 +128,32 @@ fn request_is_not_found_while_its_resource_is_only_down() {
     let found: Vec<_> = found(&cluster).into_iter().map(|(check, severity, _)| (check, severity)).collect();
     let expected = [("undeclared-request", Warning), ("leftover-zero", Warning)];
     assert_eq!(found, expected, "its device plugin is gone: the name is not misspelled");
+}
+
+#[test]
+fn request_of_what_is_only_in_capacity_is_found() {
+    let key = "example.com/key";
+    let written_by = |manager: &str| {
+        let fields = json!({"f:status": {"f:capacity": {format!("f:{key}"): {}}}});
+        let node = parse::<NodeObject>(json!({
+            "metadata": {
+                "name": "node-2",
+                "annotations": {"noderesource.dev/advertised": LISTED},
+                "managedFields": [heartbeats("k3s"), {"manager": manager, "fieldsV1": fields}],
+            },
+            "status": {"capacity": {key: "9", DONGLE: "4"}, "allocatable": {DONGLE: "4"}},
+        }));
+        NodeEntry::new(node, &mut Interner::default())
+    };
+    let says = "Pod default/a: requests example.com/key, of which node-2 has 9 in status.capacity, by controller,";
+    assert_found("oversized-request", Warning, says, |cluster| {
+        cluster.nodes.as_mut().unwrap().push(written_by("controller"));
+        cluster.waiting = Ok(pods(&[("a", key, "1")]));
+    });
+    let mut cluster = healthy();
+    cluster.nodes.as_mut().unwrap().push(written_by("k3s"));
+    cluster.waiting = Ok(pods(&[("a", key, "1")]));
+    assert_eq!(found(&cluster), [], "all devices of a plugin are unhealthy");
 }
 
 #[test]
@@ -247,6 +273,11 @@ fn leftover_zero_is_found() {
         let amounts = json!({"example.com/old": "0", DONGLE: "4"});
         cluster.nodes = Ok(vec![node("node-1", &amounts, Some(LISTED), api::FIELD_MANAGER)]);
     });
+    let mut mapped = healthy();
+    let amounts = json!({"example.com/old": "0", DONGLE: "4"});
+    mapped.nodes = Ok(vec![node("node-1", &amounts, Some(LISTED), api::FIELD_MANAGER)]);
+    mapped.classes = Ok(BTreeMap::from([("example.com/old".to_owned(), "old".to_owned())]));
+    assert_eq!(found(&mapped), [], "a DeviceClass maps it, and nothing rejects its pods");
     // The controller treats it as absent.
     assert_found("missing-value", Warning, "controller may be about to write it", |cluster| {
         cluster.nodes = Ok(vec![node("node-1", &json!({DONGLE: "0"}), None, "k3s")]);
