@@ -24,6 +24,7 @@ mod message;
 mod output;
 mod plan;
 mod plugin;
+mod printer;
 mod prune;
 mod rule_files;
 mod run;
@@ -99,7 +100,7 @@ impl Cli {
     #[must_use]
     pub fn runtime(&self) -> Builder {
         match self.command {
-            // Leases are renewed on their own thread, so that a slow reader of the output does not delay them.
+            // Leases are renewed on their own thread, so that a message that nobody reads does not delay them.
             Command::Prune(_) => {
                 let mut runtime = Builder::new_multi_thread();
                 runtime.worker_threads(1);

@@ -96,6 +96,9 @@ pub enum Error {
         /// How many nodes were left.
         left: usize,
     },
+    /// A signal stopped `prune` before its first patch.
+    #[error("nothing has changed: stopped by a signal")]
+    StoppedBefore,
     /// A Lease was lost while `prune` ran.
     #[error("{0}")]
     NotAlone(String),

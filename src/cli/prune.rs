@@ -5,6 +5,7 @@ pub(super) mod lease_guard;
 pub(super) mod nodes;
 pub(super) mod unrecorded;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::error::Error;
 use super::hint;
 use super::message::print_message;
 use super::output::{self, progress_style};
+use super::printer::{Line, Printer};
 use super::stop;
 use crate::cluster::lease::AtEnd;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
@@ -25,7 +27,7 @@ use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Change};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
-use nodes::{PlanPruneError, PrunePlan, plan_prune};
+use nodes::{PrunePlan, plan_prune};
 
 /// Why nodes are left that were to change.
 const STOPPED: &str = "stopped by a signal";
@@ -35,7 +37,8 @@ const STOPPED: &str = "stopped by a signal";
 /// prune withdraws values that the annotations on nodes record, of all rules (--all) or some (--rule), and removes
 /// what no annotation records (--zeros, --repair-ledger, --resource). While a controller is active, which would write the values
 /// again, it stops with an error: stop the controller first, or use --take-over or --force. --zeros alone and
-/// --resource do not need that. On Ctrl-C it finishes the patches in flight, and reports how many nodes are left.
+/// --resource do not need that. On Ctrl-C it finishes the patches in flight, and reports how many nodes are left;
+/// a second Ctrl-C ends it at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["all", "rule", "zeros", "repair_ledger", "resource"])))]
@@ -154,16 +157,36 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         return Err(Error::NotConfirmed);
     }
 
+    if is_dry_run {
+        return dry_run(&client, &scope).await;
+    }
     let lease_guard = LeaseGuard::new(&client, &choice, if_active, print_message).await?;
     // No early return in between: every Lease that is held is released or left to expire.
-    let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, is_dry_run, &lease_guard).await;
+    let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
 
     let mut errors = report_leases(&ended, alone, &kubectl);
     match outcome {
-        Ok((report, plan)) => errors.extend(report.finish(&plan)),
-        Err(error) => errors.push(error.into()),
+        Ok((report, plan)) => errors.extend(report.finish(&plan).await),
+        Err(error) => errors.push(error),
     }
+    fail_with(errors)
+}
+
+/// Plans, and reports what would change.
+async fn dry_run(client: &Client, scope: &Scope) -> Result<(), Error> {
+    let plan = read(client, scope).await?;
+    output::print(&announcement(&plan.planned))?;
+    let mut report = Report::new(&plan, " (dry run)");
+    for planned in &plan.planned {
+        let (node, changes) = (Arc::clone(&planned.node().name), planned.changes().to_vec());
+        report.add(&NodeResult { node, changes, outcome: NodeOutcome::Pruned });
+    }
+    fail_with(report.finish(&plan).await)
+}
+
+/// Prints all errors but the last, which it returns.
+fn fail_with(mut errors: Vec<Error>) -> Result<(), Error> {
     let last = errors.pop();
     for error in errors {
         print_message(format_args!("error: {error}"));
@@ -175,51 +198,54 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 async fn work(
     client: &Client,
     scope: &Scope,
-    dry_run: bool,
     lease_guard: &LeaseGuard,
-) -> (PruneEnd, Result<(Report, PrunePlan), PlanPruneError>) {
+) -> (PruneEnd, Result<(Report, PrunePlan), Error>) {
     let unchanged = PruneEnd { at_end: AtEnd::Release, alone: Ok(()) };
-    let reading = ProgressBar::new_spinner().with_message("nodes read");
-    reading.set_style(progress_style("{spinner} {pos} {msg}"));
-    let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;
-    reading.finish_and_clear();
-    let mut plan = match plan {
+    let stop = match stop::requested_or_exit() {
+        Ok(stop) => stop,
+        Err(error) => return (unchanged, Err(Error::Signal(error))),
+    };
+    let planned = tokio::select! {
+        biased;
+        () = stop.clone() => Err(Error::StoppedBefore),
+        planned = plan_and_announce(client, scope, lease_guard) => planned,
+    };
+    let mut plan = match planned {
         Ok(plan) => plan,
         Err(error) => return (unchanged, Err(error)),
     };
-    for rule in &plan.unlisted_rules {
-        print_message(describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
-    }
+    let mut report = Report::new(&plan, "");
+    let permissions = until_stopped(lease_guard.permissions(), stop);
     let planned = std::mem::take(&mut plan.planned);
-    let mut report = Report::new(dry_run, plan.nodes);
-    report.announce(&planned);
-    if dry_run {
-        for planned in planned {
-            let (node, changes) = (Arc::clone(&planned.node().name), planned.changes().to_vec());
-            report.add(&NodeResult { node, changes, outcome: NodeOutcome::Pruned });
-        }
-        return (unchanged, Ok((report, plan)));
-    }
-    // If the changes cannot be announced, nothing is written.
-    let planned = if report.output.is_ok() { planned } else { Vec::new() };
-    let working = ProgressBar::new(planned.len() as u64).with_message("nodes");
-    working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
-    working.enable_steady_tick(Duration::from_millis(200));
-    let permissions = match stop::requested() {
-        Ok(request) => until_stopped(lease_guard.permissions(), request),
-        Err(error) => return (unchanged, Ok((report.with_error(Error::Signal(error)), plan))),
-    };
-    let mut ended = prune(client.clone(), scope.clone(), planned, permissions, |result| {
-        working.inc(1);
-        working.suspend(|| report.add(&result));
-    })
-    .await;
-    working.finish_and_clear();
+    let mut ended = prune(client.clone(), scope.clone(), planned, permissions, |result| report.add(&result)).await;
     // Nobody else has written.
     if ended.alone.as_ref().is_err_and(|why| why == STOPPED) {
         ended.alone = Ok(());
     }
     (ended, Ok((report, plan)))
+}
+
+/// Plans once nobody else writes. If what is about to be removed cannot be announced, it is not removed.
+async fn plan_and_announce(client: &Client, scope: &Scope, lease_guard: &LeaseGuard) -> Result<PrunePlan, Error> {
+    lease_guard.wait_for_previous_holders(print_message).await;
+    let plan = read(client, scope).await?;
+    let printer = Printer::start(ProgressBar::hidden());
+    printer.print(Line::Output(announcement(&plan.planned)));
+    printer.end().await?;
+    Ok(plan)
+}
+
+/// Reads the nodes and plans them.
+async fn read(client: &Client, scope: &Scope) -> Result<PrunePlan, Error> {
+    let reading = ProgressBar::new_spinner().with_message("nodes read");
+    reading.set_style(progress_style("{spinner} {pos} {msg}"));
+    let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;
+    reading.finish_and_clear();
+    let plan = plan?;
+    for rule in &plan.unlisted_rules {
+        print_message(describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
+    }
+    Ok(plan)
 }
 
 /// Revokes the permission once a stop is requested: what is in flight is finished, and nothing more is sent.
@@ -273,8 +299,23 @@ fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str)
     errors
 }
 
+/// Returns what no rule declares, and is about to be removed.
+fn announcement(planned: &[NodePrune]) -> String {
+    let mut lines = String::new();
+    for planned in planned {
+        let node = &planned.node().name;
+        if let Some(text) = planned.unreadable_ledger() {
+            lines += &format!("{node}: unreadable annotation: {text}\n");
+        }
+        let zeros = planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
+        lines.extend(zeros.map(|Change { resource, .. }| format!("{node}: has 0 {resource}\n")));
+    }
+    lines
+}
+
 /// The output: one line per node, and a total.
 struct Report {
+    printer: Printer,
     /// The mark of each line in a dry run.
     dry_run: &'static str,
     nodes: usize,
@@ -283,95 +324,78 @@ struct Report {
     failed: usize,
     /// The nodes that were left because of a signal.
     stopped: usize,
-    /// The first error of standard output, after which nothing more is printed.
-    output: Result<(), Error>,
 }
 
 impl Report {
-    fn new(dry_run: bool, nodes: usize) -> Self {
-        let dry_run = if dry_run { " (dry run)" } else { "" };
-        Self { dry_run, nodes, changed_nodes: 0, changes: 0, failed: 0, stopped: 0, output: Ok(()) }
-    }
-
-    fn with_error(mut self, error: Error) -> Self {
-        self.output = Err(error);
-        self
-    }
-
-    /// Lists what no rule declares, before it is removed.
-    fn announce(&mut self, planned: &[NodePrune]) {
-        let mut lines = Vec::new();
-        for planned in planned {
-            let node = &planned.node().name;
-            if let Some(text) = planned.unreadable_ledger() {
-                lines.push(format!("{node}: unreadable annotation: {text}"));
-            }
-            let zeros = planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
-            lines.extend(zeros.map(|Change { resource, .. }| format!("{node}: has 0 {resource}")));
-        }
-        self.print(lines);
+    fn new(plan: &PrunePlan, dry_run: &'static str) -> Self {
+        let working = ProgressBar::new(plan.planned.len() as u64).with_message("nodes");
+        working.set_style(progress_style("{bar:30} {pos}/{len} {msg}"));
+        working.enable_steady_tick(Duration::from_millis(200));
+        let printer = Printer::start(working);
+        Self { printer, dry_run, nodes: plan.nodes, changed_nodes: 0, changes: 0, failed: 0, stopped: 0 }
     }
 
     fn add(&mut self, result: &NodeResult) {
         let NodeResult { node, changes, outcome } = result;
+        self.printer.print(Line::Step);
         if !changes.is_empty() {
             self.changed_nodes += 1;
             self.changes += changes.len();
             let done: Vec<_> = changes.iter().map(ToString::to_string).collect();
-            self.print([format!("{node}: {}{}", done.join(", "), self.dry_run)]);
+            self.print(format_args!("{node}: {}{}", done.join(", "), self.dry_run));
         }
         match outcome {
             NodeOutcome::Pruned if changes.is_empty() => {
-                self.print([format!("{node}: nothing left to withdraw")]);
+                self.print(format_args!("{node}: nothing left to withdraw"));
             }
             NodeOutcome::Pruned => {}
-            NodeOutcome::Gone => self.print([format!("{node}: the node no longer exists")]),
+            NodeOutcome::Gone => self.print(format_args!("{node}: the node no longer exists")),
             NodeOutcome::Failed(message) if message == STOPPED => self.stopped += 1,
             NodeOutcome::Failed(message) => {
                 self.failed += 1;
-                print_message(format_args!("{node}: failed: {message}"));
+                self.printer.print(Line::Message(format!("{node}: failed: {message}")));
             }
         }
     }
 
-    /// Prints the total, and returns the errors.
-    fn finish(mut self, plan: &PrunePlan) -> Vec<Error> {
-        self.print(
-            plan.zeros
-                .iter()
-                .map(|(node, resource)| format!("{node}: has 0 {resource}, probably left by a device plugin")),
-        );
+    /// Prints the total, and returns the errors once everything is printed.
+    async fn finish(self, plan: &PrunePlan) -> Vec<Error> {
+        for (node, resource) in &plan.zeros {
+            self.print(format_args!("{node}: has 0 {resource}, probably left by a device plugin"));
+        }
         let mut with_zeros: Vec<_> = plan.zeros.iter().map(|(node, _)| node).collect();
         with_zeros.dedup();
         if !with_zeros.is_empty() {
-            print_message(format_args!(
-                "to see how to remove such zeros and nothing else, run: {}",
-                hint::remove_zeros(&with_zeros)
-            ));
+            let remove = hint::remove_zeros(&with_zeros);
+            let message = format!("to see how to remove such zeros and nothing else, run: {remove}");
+            self.printer.print(Line::Message(message));
         }
         for (node, why) in &plan.unreadable {
             let repair = hint::repair_ledger(node);
-            print_message(format_args!("{node}: skipped: {why}; to remove the annotation, begin with: {repair}"));
+            let message = format!("{node}: skipped: {why}; to remove the annotation, begin with: {repair}");
+            self.printer.print(Line::Message(message));
         }
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
-        self.print([format!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run)]);
-        let (failed, unreadable) = (self.failed, plan.unreadable.len());
-        let mut errors: Vec<_> = self.output.err().into_iter().collect();
+        self.print(format_args!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run));
+        let errors = self.errors(plan);
+        self.printer.end().await.err().into_iter().chain(errors).collect()
+    }
+
+    /// Returns what has not been done.
+    fn errors(&self, plan: &PrunePlan) -> Vec<Error> {
+        let (failed, unreadable, left) = (self.failed, plan.unreadable.len(), self.stopped);
+        let mut errors = Vec::new();
         if failed + unreadable > 0 {
             errors.push(Error::NotPruned { failed, unreadable });
         }
-        if self.stopped > 0 {
-            errors.push(Error::Stopped { left: self.stopped });
+        if left > 0 {
+            errors.push(Error::Stopped { left });
         }
         errors
     }
 
-    fn print(&mut self, lines: impl IntoIterator<Item = String>) {
-        for line in lines {
-            if self.output.is_ok() {
-                self.output = output::print(&format!("{line}\n"));
-            }
-        }
+    fn print(&self, line: fmt::Arguments<'_>) {
+        self.printer.print(Line::Output(format!("{line}\n")));
     }
 }
 

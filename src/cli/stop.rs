@@ -2,6 +2,26 @@
 
 use std::io;
 
+use futures::FutureExt as _;
+use futures::future::Shared;
+
+/// The exit code of a shell for a program that Ctrl-C has ended.
+const INTERRUPTED: i32 = 130;
+
+/// As [`requested`]. A second signal ends the process at once, also while it waits for somebody to read its output.
+pub(super) fn requested_or_exit() -> io::Result<Shared<impl Future<Output = ()>>> {
+    let request = requested()?.shared();
+    let first = request.clone();
+    tokio::spawn(async move {
+        first.await;
+        if let Ok(second) = requested() {
+            second.await;
+            std::process::exit(INTERRUPTED);
+        }
+    });
+    Ok(request)
+}
+
 /// Returns what ends when the process is to stop: on SIGTERM (the kubelet) or SIGINT (Ctrl-C).
 #[cfg(unix)]
 pub(super) fn requested() -> io::Result<impl Future<Output = ()>> {

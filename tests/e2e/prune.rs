@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use harness::objects::{self, DONGLE, LEDGER, advertises, ledger, quantity};
 use harness::{Cluster, Controller, Output, SharedCluster};
@@ -208,15 +208,21 @@ fn prune_of_an_unlisted_rule_reports_it() {
 #[test]
 fn prune_into_a_closed_pipe_is_no_error() {
     let cluster = cluster_without_controller();
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let output = Command::new(harness::program().unwrap())
-        .args(["prune", "--all", "--dry-run"])
-        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
-        .stdout(writer)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
+    for flag in ["--dry-run", "--yes"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(harness::program().unwrap())
+            .args(["prune", "--all", flag])
+            .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+            .stdout(writer)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    for name in ["node-1", "node-2"] {
+        assert!(is_withdrawn(&cluster.node(name)), "it finishes all the same");
+    }
+    assert_eq!(cluster.get(&LEASE)["spec"]["holderIdentity"], Value::Null);
 }
 
 #[test]
@@ -237,48 +243,96 @@ fn prune_without_output_changes_nothing_and_releases_its_lease() {
     assert_eq!(lease["spec"]["holderIdentity"], Value::Null, "{lease:#}");
 }
 
-/// As with a pager: the output is read only at the end.
-#[test]
-fn prune_renews_its_lease_while_its_output_is_not_read() {
-    let cluster = Cluster::shared();
-    // A pipe holds 64 KiB.
-    let entry = |number: usize| {
-        let resource = format!("{}.example.com/{}-{number}", "d".repeat(60), "n".repeat(50));
-        (resource, json!({"quantity": "4", "rule": "r".repeat(60)}))
-    };
-    let ledger = Value::Object((0..10).map(entry).collect()).to_string();
-    let nodes = (0..60).map(|number| {
-        let mut node = objects::node(&format!("node-{number}"), &json!({}));
-        node["metadata"]["annotations"] = json!({LEDGER: ledger});
-        node
-    });
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
-    cluster.apply(&list.to_string());
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
-    });
-    cluster.apply(&lease.to_string());
+/// A `prune` of 60 nodes whose output, which no pipe holds, is not read, as behind a pager.
+struct Unread {
+    program: Child,
+    /// The Lease that it has taken.
+    lease: Value,
+}
 
-    let program = Command::new(harness::program().unwrap())
-        .args(["prune", "--all", "--yes"])
-        .env("KUBECONFIG", cluster.control_plane.kubeconfig())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lease = ["lease", "node-resource-advertiser"];
-    let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str().map(str::to_owned);
-    let first = cluster.wait_for("prune to take the lease", &lease, |lease| {
-        lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| holder.starts_with("prune_"))
-    });
-    cluster.wait_for("prune to renew the lease", &lease, |lease| {
-        renewed(lease) > renewed(&first) && lease["spec"]["holderIdentity"] == first["spec"]["holderIdentity"]
-    });
-    let output = program.wait_with_output().unwrap();
+const LEASE: [&str; 2] = ["lease", "node-resource-advertiser"];
+
+impl Unread {
+    /// Starts it on nodes like this one.
+    fn start(cluster: &Cluster, node: impl Fn(&mut Value), flags: &[&str]) -> Self {
+        let nodes = (0..60).map(|number| {
+            let mut object = objects::node(&format!("node-{number}"), &json!({}));
+            node(&mut object);
+            object
+        });
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
+        cluster.apply(&list.to_string());
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
+        });
+        cluster.apply(&lease.to_string());
+        let program = Command::new(harness::program().unwrap())
+            .args(["prune", "--yes"])
+            .args(flags)
+            .env("KUBECONFIG", cluster.control_plane.kubeconfig())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It is released again before it is seen.
+        let lease = cluster.wait_for("prune to take the lease", &LEASE, |lease| !lease["spec"]["renewTime"].is_null());
+        Self { program, lease }
+    }
+
+    /// Waits for the next renewal of the Lease.
+    fn wait_renewal(&mut self, cluster: &Cluster) {
+        let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str().map(str::to_owned);
+        self.lease = cluster.wait_for("prune to renew the lease", &LEASE, |lease| {
+            let is_same = lease["spec"]["holderIdentity"] == self.lease["spec"]["holderIdentity"];
+            is_same && renewed(lease) > renewed(&self.lease)
+        });
+    }
+}
+
+fn wait_released(cluster: &Cluster) {
+    cluster.wait_for("prune to release the lease", &LEASE, |lease| lease["spec"]["holderIdentity"].is_null());
+}
+
+/// Ten names whose lines for 60 nodes are more than the 64 KiB that a pipe holds.
+fn long_names() -> impl Iterator<Item = String> {
+    (0..10).map(|number| format!("{}.example.com/{}-{number}", "d".repeat(60), "n".repeat(50)))
+}
+
+#[test]
+fn prune_finishes_and_releases_its_lease_while_its_output_is_not_read() {
+    let cluster = Cluster::shared();
+    let entries = long_names().map(|resource| (resource, json!({"quantity": "4", "rule": "r".repeat(60)})));
+    let ledger = Value::Object(entries.collect()).to_string();
+    let node = |node: &mut Value| node["metadata"]["annotations"] = json!({LEDGER: ledger});
+    let prune = Unread::start(&cluster, node, &["--all"]);
+    wait_released(&cluster);
+    let left = cluster.get(&["nodes"])["items"].as_array().unwrap().iter().filter(|node| !is_withdrawn(node)).count();
+    assert_eq!(left, 0, "the lease is released");
+    let output = prune.program.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(output.stdout.len() > 1 << 16, "the output fits the pipe: {}", output.stdout.len());
-    assert_eq!(cluster.get(&lease)["spec"]["holderIdentity"], Value::Null, "the lease is released");
+    assert!(output.stdout.ends_with(b"\n600 changes on 60 of 60 nodes\n"));
+}
+
+/// It waits until somebody has read what it is about to remove.
+#[test]
+fn prune_renews_its_lease_until_it_is_interrupted_while_its_announcement_is_not_read() {
+    let cluster = Cluster::shared();
+    let zeros = Value::Object(long_names().map(|resource| (resource, json!("0"))).collect());
+    let node = |node: &mut Value| node["status"] = json!({"capacity": zeros, "allocatable": zeros});
+    let mut prune = Unread::start(&cluster, node, &["--all", "--zeros"]);
+    prune.wait_renewal(&cluster);
+    let interrupt = Command::new("kill").args(["-INT", &prune.program.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    wait_released(&cluster);
+    let output = prune.program.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.ends_with("error: nothing has changed: stopped by a signal\n"), "{stderr}");
+    let nodes = cluster.get(&["nodes"]);
+    let kept = nodes["items"].as_array().unwrap().iter().filter(|node| node["status"]["capacity"] == zeros).count();
+    assert_eq!(kept, 60);
 }
 
 #[test]

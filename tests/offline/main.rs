@@ -46,6 +46,9 @@ mod plan;
 mod prose;
 /// The ledger, as the policy reads it that keeps values across reboots.
 mod protection;
+/// `prune`, before an API server that responds when the test says so.
+#[cfg(unix)]
+mod prune;
 /// The list of reasons in `docs/`.
 mod reasons;
 /// The parts of `docs/` that are generated.

@@ -103,13 +103,15 @@ pub struct EndedLease {
 /// Holds the Leases that keep controllers from writing.
 pub struct LeaseGuard {
     held: Vec<Held>,
+    /// How long previous holders may write without noticing that their Lease was taken.
+    wait: Duration,
 }
 
 impl LeaseGuard {
     /// Returns a guard that holds no Lease.
     #[must_use]
     pub fn none() -> Self {
-        Self { held: Vec::new() }
+        Self { held: Vec::new(), wait: Duration::ZERO }
     }
 
     /// Takes the Leases of the controllers, if there are any. Reports what it waits for to `progress`.
@@ -144,7 +146,6 @@ impl LeaseGuard {
             leases.iter().try_for_each(|lease| refuse_live(lease, now))?;
         }
         let mut guard = Self::none();
-        let mut wait = Duration::ZERO;
         for lease in &leases {
             match take(client, lease, is_take_over, &progress).await {
                 Ok(held) => guard.held.push(held),
@@ -154,16 +155,20 @@ impl LeaseGuard {
                 }
             }
             if is_take_over {
-                wait = wait.max(writes_on_for(lease));
+                guard.wait = guard.wait.max(writes_on_for(lease));
             }
         }
-        if !wait.is_zero() {
-            // A previous holder that can still reach the server has noticed by now; after the wait, any holder has
-            // stopped.
-            progress(format!("waiting {wait:?} for the previous holder of the lease to stop writing"));
-            sleep(wait).await;
-        }
         Ok(guard)
+    }
+
+    /// Waits until nobody else writes under the Leases. A previous holder that can still reach the server has noticed by
+    /// now that its Lease was taken; after the wait, any holder has stopped.
+    pub async fn wait_for_previous_holders(&self, progress: impl Fn(String)) {
+        let Self { wait, .. } = self;
+        if !wait.is_zero() {
+            progress(format!("waiting {wait:?} for the previous holder of the lease to stop writing"));
+            sleep(*wait).await;
+        }
     }
 
     /// Returns whether controllers are kept from writing: now, and at each change.

@@ -43,12 +43,12 @@ fn every_lease_that_is_lost_or_not_kept_is_an_error() {
     assert_eq!(lost, "lost before");
 }
 
-#[test]
-fn failed_nodes_are_reported_beside_a_failed_output() {
-    let mut report = Report::new(false, 2);
-    report.output = Err(Error::Output(std::io::Error::other("disk full")));
+#[tokio::test]
+async fn failed_nodes_are_reported_beside_a_failed_output() {
+    let mut report = Report::new(&PrunePlan::default(), "");
+    report.printer = Printer::failing(Error::Output(std::io::Error::other("disk full")));
     report.failed = 1;
-    let errors: Vec<_> = report.finish(&PrunePlan::default()).iter().map(ToString::to_string).collect();
+    let errors: Vec<_> = report.finish(&PrunePlan::default()).await.iter().map(ToString::to_string).collect();
     let [output, failed] = &errors[..] else { panic!("{errors:?}") };
     assert!(output.contains("disk full"), "{output}");
     assert!(failed.contains("nodes that failed: 1"), "{failed}");
@@ -128,12 +128,12 @@ async fn stop_revokes_the_permission_to_write() {
     assert_eq!(permissions.next().await, Some(Permission::Revoked(STOPPED.to_owned())));
 }
 
-#[test]
-fn nodes_that_a_signal_left_are_counted() {
-    let mut report = Report::new(false, 3);
+#[tokio::test]
+async fn nodes_that_a_signal_left_are_counted() {
+    let mut report = Report::new(&PrunePlan { nodes: 3, ..PrunePlan::default() }, "");
     for (node, outcome) in [("a", NodeOutcome::Pruned), ("b", NodeOutcome::Failed(STOPPED.to_owned()))] {
         report.add(&NodeResult { node: node.into(), changes: Vec::new(), outcome });
     }
-    let errors: Vec<_> = report.finish(&PrunePlan::default()).iter().map(ToString::to_string).collect();
+    let errors: Vec<_> = report.finish(&PrunePlan::default()).await.iter().map(ToString::to_string).collect();
     assert_eq!(errors, ["stopped by a signal: 1 node is left; run prune again to withdraw the rest"]);
 }

@@ -16,12 +16,14 @@ mod survey;
 mod tests;
 
 use futures::{StreamExt as _, stream};
+use indicatif::ProgressBar;
 use kube::Client;
 
 use super::confirm;
 use crate::cli::error::Error;
 use crate::cli::message::print_notes;
 use crate::cli::output::print;
+use crate::cli::printer::Printer;
 use crate::cli::stop;
 use crate::cluster::node_client::{NodeClient, TIMEOUT};
 use crate::model::count::plural;
@@ -64,19 +66,18 @@ pub(super) async fn run(client: &Client, scope: &Scope) -> Result<(), Error> {
             return Err(Error::NotConfirmed);
         }
         let nodes = NodeClient::new(client.clone(), TIMEOUT);
-        let patches = stream::iter(&planned).take_until(stop::requested().map_err(Error::Signal)?);
+        let patches = stream::iter(&planned).take_until(stop::requested_or_exit().map_err(Error::Signal)?);
         let patches = patches.map(|removal| {
             let nodes = nodes.clone();
             async move { (removal, remove(nodes, removal, resource).await) }
         });
         let mut results = std::pin::pin!(patches.buffer_unordered(AT_ONCE));
-        // What is in flight is finished also where the output fails.
-        let mut output = Ok(());
+        // What is in flight is finished also where the output fails, or nobody reads it.
+        let printer = Printer::start(ProgressBar::hidden());
         while let Some((removal, result)) = results.next().await {
-            let line = report.add(removal, result);
-            output = output.and_then(|()| print(&line));
+            printer.print(report.add(removal, result));
         }
-        output?;
+        printer.end().await?;
     }
     print(&report.total(snapshot.nodes))?;
     Ok(report.finish(planned.len(), &survey.left)?)

@@ -181,6 +181,7 @@ impl World {
                 return if count == 0 { Ok(()) } else { Err(format!("{count} writes")) };
             }
         };
+        guard.wait_for_previous_holders(|_| ()).await;
         self.network.note("prune begins");
         self.writes.lock().unwrap().by_controllers.clear();
         let scope = Scope::everything();

@@ -8,7 +8,7 @@ use super::error::UnrecordedError;
 use super::removal::Removed;
 use super::survey::{Left, Removal, Stays, Survey};
 use crate::cli::age::age;
-use crate::cli::message::print_message;
+use crate::cli::printer::Line;
 use crate::model::count::plural;
 
 pub(super) struct Report<'r> {
@@ -45,24 +45,23 @@ impl<'r> Report<'r> {
     }
 
     /// Counts a result, and returns its line.
-    pub(super) fn add(&mut self, removal: &Removal, result: Removed) -> String {
+    pub(super) fn add(&mut self, removal: &Removal, result: Removed) -> Line {
         let node = &removal.node.name;
         match result {
-            Removed::Done => return self.removed(removal),
+            Removed::Done => Line::Output(self.removed(removal)),
             Removed::Gone => {
                 self.gone += 1;
-                return format!("{node}: nothing left to remove\n");
+                Line::Output(format!("{node}: nothing left to remove\n"))
             }
             Removed::Used => {
                 self.used += 1;
-                print_message(format_args!("{node}: {} stays: a pod there requests it by now", self.resource));
+                Line::Message(format!("{node}: {} stays: a pod there requests it by now", self.resource))
             }
             Removed::Failed(why) => {
                 self.failed += 1;
-                print_message(format_args!("{node}: failed: {why}"));
+                Line::Message(format!("{node}: failed: {why}"))
             }
         }
-        String::new()
     }
 
     pub(super) fn total(&self, nodes: usize) -> String {

@@ -12,6 +12,7 @@ use super::survey::{Stays, Survey};
 use crate::cli::doctor::read::rule;
 use crate::cli::doctor::snapshot::{RuleEntry, Rules};
 use crate::cli::inventory::pods::Pods;
+use crate::cli::printer::Line;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{Interner, heartbeats};
@@ -218,9 +219,10 @@ fn report_counts_what_is_left() {
     let line = "node-1: has 4 example.com/slots, last written by curl 3d ago\n";
     assert!(report.announcement(&survey, snapshot.now).starts_with(line));
     let [one, two, three, _] = &survey.removals[..] else { panic!("four") };
-    assert_eq!(report.add(one, Removed::Done), "node-1: removed 4 example.com/slots\n");
-    assert_eq!(report.add(two, Removed::Used), "");
-    assert_eq!(report.add(three, Removed::Failed("etcd is full".to_owned())), "");
+    let removed = "node-1: removed 4 example.com/slots\n".to_owned();
+    assert_eq!(report.add(one, Removed::Done), Line::Output(removed));
+    assert!(matches!(report.add(two, Removed::Used), Line::Message(_)));
+    assert!(matches!(report.add(three, Removed::Failed("etcd is full".to_owned())), Line::Message(_)));
     assert_eq!(report.total(snapshot.nodes), "1 value of example.com/slots on 5 nodes\n");
     let error = report.finish(4, &survey.left).unwrap_err().to_string();
     let expected = "values are left: 1 node that failed, 1 node that a signal left, 2 nodes whose value stays for now; run \
