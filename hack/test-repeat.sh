@@ -10,7 +10,8 @@ shift
 run() {
 	cargo test --config hack/test-runner.toml --workspace --locked --test e2e -- "$@"
 }
-if ! run --list "$@" 2> /dev/null | grep --quiet ': test$'; then
+names=$(run --list "$@")
+if ! grep --quiet ': test$' <<< "$names"; then
 	echo "no end-to-end test has a name with: $*" >&2
 	exit 2
 fi

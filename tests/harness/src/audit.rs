@@ -58,6 +58,11 @@ pub(crate) struct Requests {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry(Value);
 
+/// Returns the resource version of an object.
+pub(crate) fn version_of(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
 impl AuditLog {
     /// Writes the policy. Returns the log, and the API server's arguments.
     pub(crate) fn prepare(dir: &Path) -> Result<(Self, [String; 3])> {
@@ -115,6 +120,16 @@ impl Entry {
     /// Returns a field, empty if it is absent.
     pub(crate) fn text(&self, pointer: &str) -> &str {
         self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Returns whether the request writes.
+    pub(crate) fn is_write(&self) -> bool {
+        !["get", "list", "watch"].contains(&self.text("/verb"))
+    }
+
+    /// Returns the version of the object in the response, if it is one.
+    pub(crate) fn version(&self) -> Option<u64> {
+        version_of(self.response())
     }
 
     /// Returns the resource and the subresource, as in `nodes/status`.

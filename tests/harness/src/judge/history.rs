@@ -10,7 +10,7 @@ use simulator::pods::{self, Usage};
 
 use super::story;
 use super::{Era, RULES};
-use crate::audit::Entry;
+use crate::audit::{self, Entry};
 
 /// What a watch of pods may not have shown yet when a patch is sent: it may be silent for 90 seconds, and the patch may be
 /// under way for 30.
@@ -135,6 +135,23 @@ fn name(rule: &Value) -> String {
     rule["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Returns entries in the order in which they took effect. A request that is answered later than the next one may have
+/// been stored before it: the version of what was stored decides, where there is one.
+fn in_order(mut entries: Vec<Entry>) -> Vec<Entry> {
+    entries.sort_by_key(Entry::end);
+    let mut newest = 0;
+    let mut versioned: Vec<_> = entries
+        .into_iter()
+        .map(|entry| {
+            let version = if entry.is_write() { entry.version() } else { None };
+            newest = version.unwrap_or_default().max(newest);
+            (version.unwrap_or(newest), entry)
+        })
+        .collect();
+    versioned.sort_by_key(|(version, _)| *version);
+    versioned.into_iter().map(|(_, entry)| entry).collect()
+}
+
 impl History {
     /// Begins an era, whose versions follow those before.
     pub(super) fn begin(&mut self, era: &Era) {
@@ -158,8 +175,7 @@ impl History {
     pub(super) fn read(&mut self, lines: &str) {
         let mut entries: Vec<_> = lines.lines().filter_map(Entry::parse).collect();
         entries.retain(|entry| entry.is_success() && !entry.is_dry_run());
-        entries.sort_by_key(Entry::end);
-        for entry in &entries {
+        for entry in &in_order(entries) {
             match (entry.text("/verb"), entry.resource().as_str()) {
                 ("list", "nodeextendedresources" | "pods") if entry.is_program() => self.listed(entry),
                 ("get" | "list" | "watch", _) => {}
@@ -195,8 +211,7 @@ impl History {
     }
 
     fn add_version(&mut self, node: &Value, writer: Writer) {
-        let version = node["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-        let at = (self.era, version.unwrap_or_default());
+        let at = (self.era, audit::version_of(node).unwrap_or_default());
         self.versions.push(Version { at, node: Arc::new(node.clone()), writer });
     }
 

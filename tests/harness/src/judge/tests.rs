@@ -254,6 +254,21 @@ fn version_of_two_requests_is_of_the_one_that_can_have_written_it() {
     }
 }
 
+/// The next holder's write is answered before the release that made way for it.
+#[test]
+fn lease_is_of_the_last_who_took_it_whoever_is_answered_last() {
+    let mut log = Log::default();
+    log.add(&Sent { by: "admin", verb: "create", uri: "/api/v1/nodes/node-1" }, &node(1, None, None));
+    log.add(&Sent { by: "admin", verb: "create", uri: "/apis/x/y/nodeextendedresources/dongle" }, &rule(4));
+    let lease = |version: &str, holder: &str| json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": holder}});
+    log.add(&Sent { by: "controller-1", verb: "update", uri: LEASE }, &lease("12", "first"));
+    log.add(&Sent { by: "admin", verb: "patch", uri: LEASE }, &lease("11", ""));
+    log.list(super::RULES);
+    log.list("/api/v1/pods");
+    log.patch("controller-1", &node(20, Some("4"), Some("4")));
+    assert_eq!(log.violations(), [""; 0]);
+}
+
 #[test]
 fn deletion_that_waits_for_finalizers_is_a_version() {
     let mut log = Log::led();
