@@ -11,6 +11,7 @@ mod crd;
 mod diff;
 mod doctor;
 mod duration;
+mod end;
 mod error;
 mod guard;
 mod health;
@@ -41,7 +42,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use tokio::runtime::Builder;
 
 pub use answers::why_filters;
-pub use error::Error;
+use end::{Failure, Verdict};
 pub use message::print_message;
 
 /// Advertise extended resources on Kubernetes nodes, as NodeExtendedResource objects declare
@@ -111,32 +112,44 @@ impl Cli {
     }
 
     /// Runs the subcommand, and returns its exit code.
-    ///
-    /// # Errors
-    /// The error that ended the subcommand.
-    pub async fn run(self) -> Result<ExitCode, Error> {
+    pub async fn run(self) -> ExitCode {
         output::set_colour(self.color);
-        match self.command {
-            Command::Run(args) => run::run(args).await?,
-            Command::Prune(args) => prune::run(args).await?,
-            Command::Crd(args) => crd::run(&args)?,
-            Command::Complete(args) => complete::run(args, Self::command()).await?,
-            Command::Completions(args) => completions::run(&args, Self::command())?,
-            Command::Man(args) => man::run(&args, Self::command())?,
-            Command::Health(args) => output::print(&health::run(args).await?)?,
-            Command::Validate(args) => return validate::run(&args),
-            Command::Plan(args) => return Ok(plan::run(args).await),
-            Command::Autoscaler(args) => return Ok(autoscaler::run(args).await),
-            Command::Guard(args) => return Ok(guard::run(&args)),
-            Command::Top(args) => return Ok(answers::top(args).await),
-            Command::Node(args) => return Ok(answers::node(args).await),
-            Command::Resource(args) => return Ok(answers::resource(args).await),
-            Command::Pod(args) => return Ok(answers::pod(args).await),
-            Command::Why(args) => return Ok(answers::why(args).await),
-            Command::History(args) => return Ok(answers::history(args).await),
-            Command::Doctor(args) => return Ok(doctor::run(args).await),
-            Command::Adopt(args) => return Ok(adopt::run(args).await),
+        let code_of_failure = self.command.code_of_failure();
+        end::exit(self.command.run().await, code_of_failure)
+    }
+}
+
+impl Command {
+    /// Returns the exit code of a failure. It is 2 where 1 means that something was found.
+    fn code_of_failure(&self) -> u8 {
+        match self {
+            Self::Plan(_) | Self::Autoscaler(_) | Self::Guard(_) | Self::Why(_) | Self::Doctor(_) => 2,
+            _ => 1,
         }
-        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn run(self) -> Result<Verdict, Failure> {
+        match self {
+            Self::Validate(args) => return validate::run(&args),
+            Self::Plan(args) => return plan::run(args).await,
+            Self::Adopt(args) => return adopt::run(args).await,
+            Self::Guard(args) => return guard::run(&args),
+            Self::Autoscaler(args) => return autoscaler::run(args).await,
+            Self::Why(args) => return answers::why(args).await,
+            Self::Doctor(args) => return doctor::run(args).await,
+            Self::Run(args) => run::run(args).await?,
+            Self::Prune(args) => prune::run(args).await?,
+            Self::Crd(args) => crd::run(&args)?,
+            Self::Top(args) => answers::top(args).await?,
+            Self::Node(args) => answers::node(args).await?,
+            Self::Resource(args) => answers::resource(args).await?,
+            Self::Pod(args) => answers::pod(args).await?,
+            Self::History(args) => answers::history(args).await?,
+            Self::Completions(args) => completions::run(&args, Cli::command())?,
+            Self::Complete(args) => complete::run(args, Cli::command()).await?,
+            Self::Health(args) => output::print(&health::run(args).await?)?,
+            Self::Man(args) => man::run(&args, Cli::command())?,
+        }
+        Ok(Verdict::Fine)
     }
 }

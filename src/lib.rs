@@ -11,7 +11,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`cli`] | arguments, one file per command, output formats, the program's error |
+//! | [`cli`] | arguments, one file per command, output formats, exit codes |
 //! | [`controller`] | the loop that watches, plans and patches; status, Events, health, metrics |
 //! | [`cluster`] | the client, requests about nodes, paging, backoff, the Lease, error texts |
 //! | [`validate`] | manifests checked without a cluster: schema, CEL, checks across objects |

@@ -18,13 +18,13 @@ mod survey;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
 use thiserror::Error;
 
 use super::args::ReadArgs;
 use super::diff::label_filter::LabelFilter;
-use super::message::{print_message, print_notes};
+use super::end::{Failure, Verdict};
+use super::message::print_notes;
 use super::output::print;
 use crate::cluster::client::ConnectError;
 use crate::model::count::plural;
@@ -76,14 +76,9 @@ enum AdoptError {
 }
 
 /// Runs the command.
-pub(super) async fn run(args: Args) -> ExitCode {
-    match adopt(args).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_message(format_args!("error: {error}"));
-            ExitCode::FAILURE
-        }
-    }
+pub(super) async fn run(args: Args) -> Result<Verdict, Failure> {
+    adopt(args).await?;
+    Ok(Verdict::Fine)
 }
 
 async fn adopt(args: Args) -> Result<(), AdoptError> {

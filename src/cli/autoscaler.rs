@@ -19,10 +19,10 @@ mod render;
 mod tags;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::ReadArgs;
+use super::end::{Failure, Verdict};
 use super::message::{print_message, print_notes};
 use super::output::print;
 use super::rule_files::{self, RuleFiles};
@@ -108,16 +108,9 @@ Examples:
   node-resource-advertiser autoscaler -f rules/ --for aws --group workers --labels pool=big -o json > tags.json
   aws autoscaling create-or-update-tags --tags file://tags.json";
 
-/// Runs the command. 1 means that something cannot be expressed or differs, so every error is a 2.
-pub(super) async fn run(args: Args) -> ExitCode {
-    match answer(&args).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            print_message(format_args!("error: {error}"));
-            ExitCode::from(2)
-        }
-    }
+/// Runs the command.
+pub(super) async fn run(args: Args) -> Result<Verdict, Failure> {
+    Ok(if answer(&args).await? { Verdict::Fine } else { Verdict::Found })
 }
 
 /// Prints what was asked for, and returns whether everything is expressed and as declared.

@@ -15,12 +15,10 @@ pub(super) mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::process::ExitCode;
-
 use thiserror::Error;
 
-use super::answers::answer::{AnswerError, Shown};
-use super::message::print_message;
+use super::answers::answer::Shown;
+use super::end::{Failure, Verdict};
 use crate::model::label;
 use finding::NotRun;
 use report::Report;
@@ -55,17 +53,6 @@ Examples:
   # Fail a pipeline at any problem, or if something cannot be checked
   node-resource-advertiser doctor --strict";
 
-/// Runs the command. 1 means that there is a problem, so every error is a 2.
-pub(super) async fn run(args: Args) -> ExitCode {
-    match examine(&args).await {
-        Ok(code) => code.into(),
-        Err(error) => {
-            print_message(format_args!("error: {error}"));
-            ExitCode::from(2)
-        }
-    }
-}
-
 /// Why a cluster cannot be examined.
 #[derive(Debug, Error)]
 enum DoctorError {
@@ -74,21 +61,20 @@ enum DoctorError {
     /// Nothing but the version can be read.
     #[error("nothing can be checked: {0}")]
     Nothing(NotRun),
-    #[error(transparent)]
-    Answer(#[from] AnswerError),
 }
 
-async fn examine(args: &Args) -> Result<u8, DoctorError> {
+/// Runs the command.
+pub(super) async fn run(args: Args) -> Result<Verdict, Failure> {
     let namespace = args.controller_namespace.as_deref();
     if let Some(namespace) = namespace.filter(|namespace| !label::is_dns_subdomain(namespace)) {
-        return Err(DoctorError::Namespace(namespace.to_owned()));
+        return Err(DoctorError::Namespace(namespace.to_owned()).into());
     }
     let client = args.shown.connect().await?;
     let snapshot = read::snapshot(&client, namespace).await;
     if let Some(why) = snapshot.why_blank() {
-        return Err(DoctorError::Nothing(why.clone()));
+        return Err(DoctorError::Nothing(why.clone()).into());
     }
     let report = Report::new(&snapshot);
     args.shown.print(&report, &report.notes())?;
-    Ok(report.exit_code(args.strict))
+    Ok(report.verdict(args.strict))
 }

@@ -149,9 +149,6 @@ pub enum Error {
     /// The CRD's own validation could not be compiled.
     #[error("cannot compile the CRD's validation: {0}")]
     Validation(String),
-    /// The runtime could not be started.
-    #[error("cannot start the runtime: {0}")]
-    Runtime(#[source] std::io::Error),
     /// A signal handler could not be installed.
     #[error("cannot install a signal handler: {0}")]
     Signal(#[source] std::io::Error),

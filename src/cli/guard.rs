@@ -7,10 +7,10 @@ mod selector;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
 use super::diff::label_filter::LabelFilter;
-use super::message::{print_message, print_notes};
+use super::end::{Failure, Verdict};
+use super::message::print_notes;
 use super::output::print;
 use super::rule_files::{self, RuleFiles};
 use crate::model::quantity::Quantity;
@@ -73,14 +73,9 @@ Examples:
     --name guard-large-renderers";
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> ExitCode {
-    match answer(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_message(format_args!("error: {error}"));
-            ExitCode::from(2)
-        }
-    }
+pub(super) fn run(args: &Args) -> Result<Verdict, Failure> {
+    answer(args)?;
+    Ok(Verdict::Fine)
 }
 
 fn answer(args: &Args) -> Result<(), GuardError> {

@@ -1,7 +1,6 @@
 //! `plan`: shows what the controller would do.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 
@@ -11,6 +10,7 @@ use super::diff::filter::Filter;
 use super::diff::label_filter::LabelFilter;
 use super::diff::rules::{ClusterRules, Rules};
 use super::diff::{Detail, Format, Keep, Preview, Report, TableLimits, cluster};
+use super::end::{Failure, Verdict};
 use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
@@ -136,24 +136,18 @@ enum Output {
     Patch,
 }
 
-/// Runs the command. 1 means that there are changes, so every error is a 2.
-pub(super) async fn run(args: Args) -> ExitCode {
-    match print_plan(&args).await {
-        Ok(report) if args.strict && report.shortfalls > 0 => {
-            let values = plural(report.shortfalls, "finding", "findings");
-            print_message(format_args!("error: not everything becomes as declared: {values}, and --strict is given"));
-            ExitCode::from(3)
-        }
-        Ok(report) if report.has_changes() => ExitCode::from(1),
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_message(format_args!("error: {error}"));
-            if error.is_no_connection() {
-                print_message(format_args!("To plan without a cluster, use -f and --nodes."));
-            }
-            ExitCode::from(2)
-        }
+/// Runs the command.
+pub(super) async fn run(args: Args) -> Result<Verdict, Failure> {
+    let report = print_plan(&args).await.map_err(|error| match error.is_no_connection() {
+        true => Failure::from(error).with_hint("To plan without a cluster, use -f and --nodes."),
+        false => error.into(),
+    })?;
+    if args.strict && report.shortfalls > 0 {
+        let values = plural(report.shortfalls, "finding", "findings");
+        print_message(format_args!("error: not everything becomes as declared: {values}, and --strict is given"));
+        return Ok(Verdict::Incomplete);
     }
+    Ok(if report.has_changes() { Verdict::Found } else { Verdict::Fine })
 }
 
 /// Prints the plan, and returns it.

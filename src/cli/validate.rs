@@ -1,8 +1,8 @@
 //! `validate`: checks manifests without a cluster.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
+use super::end::{Failure, Verdict};
 use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print};
@@ -70,7 +70,7 @@ Examples:
   # Annotate a pull request on GitHub, and fail on warnings
   node-resource-advertiser validate --strict -o github rules/";
 
-pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+pub(super) fn run(args: &Args) -> Result<Verdict, Failure> {
     let mut validator =
         Validator::new().map_err(Error::Validation)?.strict(args.strict).external(args.external.clone());
     let inputs = Inputs {
@@ -82,13 +82,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let report = validator.finish(files);
     print(&report.render(args.output.format()))?;
     if report.count(Severity::Unreadable) > 0 {
-        return Ok(ExitCode::from(2));
+        return Ok(Verdict::Unread);
     }
     if report.has_no_rules() {
         print_message(format_args!("error: {NO_RULES}"));
-        return Ok(ExitCode::from(2));
+        return Ok(Verdict::Unread);
     }
-    Ok(if report.count(Severity::Error) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if report.count(Severity::Error) > 0 { Verdict::Found } else { Verdict::Fine })
 }
 
 impl Output {

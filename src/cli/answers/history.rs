@@ -123,7 +123,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "must be a duration, such as 30m or 1h30m".to_owned())
 }
 
-pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
     let scope = args.scope();
     let client = args.shown.connect().await?;
     // Before the first possible time there is nothing.

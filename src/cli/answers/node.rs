@@ -53,7 +53,7 @@ struct NodeResource {
     share: ShareView,
 }
 
-pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
     let name = strip_kind(&args.name, "node", "no");
     args.common.answer(&args.repeat, |inventory| answer(inventory, name, args.shown.namespace())).await
 }

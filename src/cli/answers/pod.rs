@@ -137,7 +137,7 @@ impl Place {
     }
 }
 
-pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
     let client = args.common.connect().await?;
     let place = Place::named(&args.pod, args.namespace.as_deref(), client.default_namespace())?;
     let Subject { pod, inventory, .. } = Subject::read(&args.common, &client, &place).await?;

@@ -87,7 +87,7 @@ struct NodeShare {
     share: ShareView,
 }
 
-pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
     let client = args.common.connect().await?;
     // Few may list policies, which no watch follows.
     let uncounted = match args.repeat.watch {

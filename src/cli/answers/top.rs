@@ -105,7 +105,7 @@ struct Leftover {
     nodes: BTreeSet<String>,
 }
 
-pub(super) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
     match args.by {
         None => args.common.answer(&args.repeat, |inventory| Ok(top(inventory, args.sort_by))).await,
         Some(By::Namespace) => args.common.answer(&args.repeat, |inventory| Ok(Namespaces::new(inventory))).await,

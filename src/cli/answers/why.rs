@@ -8,16 +8,15 @@ mod filters;
 mod question;
 
 use std::collections::HashMap;
-use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use kube::Client;
 
 use super::answer::{Answer, AnswerError, Common, next_change};
 use super::pod::Subject;
+use crate::cli::end;
 use crate::cli::inventory::why::Counted;
 use crate::cli::inventory::{Inventory, leader};
-use crate::cli::message::print_message;
 use crate::cli::table::{Cell, Row};
 use crate::model::count::{digits, few};
 use asked::{AskedArgs, AskedPods};
@@ -67,15 +66,9 @@ pub(in crate::cli) struct Args {
 /// The most lines of nodes in a table without `-o wide`.
 const LINES: usize = 25;
 
-/// Runs the command. 1 means that pods wait for extended resources, so every error is a 2.
-pub(super) async fn run(args: Args) -> ExitCode {
-    match print_why(&args).await {
-        Ok(outcome) => ExitCode::from(outcome.exit_code()),
-        Err(error) => {
-            print_message(format_args!("error: {error}"));
-            ExitCode::from(2)
-        }
-    }
+/// Runs the command.
+pub(in crate::cli) async fn run(args: Args) -> Result<end::Verdict, end::Failure> {
+    Ok(print_why(&args).await?.verdict())
 }
 
 /// What was answered: about one pod, or about many.

@@ -7,6 +7,7 @@ use super::checks;
 use super::finding::{Finding, NotRun, Severity};
 use super::snapshot::Snapshot;
 use crate::cli::answers::answer::Answer;
+use crate::cli::end::Verdict;
 use crate::cli::table::{Cell, Row};
 use crate::model::count::plural;
 
@@ -132,16 +133,16 @@ impl Report {
         named.chain(others).collect()
     }
 
-    /// Returns the exit code. `is_strict` counts warnings as problems.
-    pub(super) fn exit_code(&self, is_strict: bool) -> u8 {
+    /// Returns how the command ends. `is_strict` counts warnings as problems.
+    pub(super) fn verdict(&self, is_strict: bool) -> Verdict {
         let has_failed = self.unread.iter().any(|why| matches!(why, NotRun::Failed(_)));
         let is_incomplete = self.unread.iter().any(|why| !why.is_of_cluster());
         match (self.errors, self.warnings) {
-            (1.., _) => 1,
-            (0, 1..) if is_strict => 1,
-            _ if has_failed => 2,
-            _ if is_incomplete => 3,
-            _ => 0,
+            (1.., _) => Verdict::Found,
+            (0, 1..) if is_strict => Verdict::Found,
+            _ if has_failed => Verdict::Unread,
+            _ if is_incomplete => Verdict::Incomplete,
+            _ => Verdict::Fine,
         }
     }
 }

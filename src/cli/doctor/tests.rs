@@ -195,7 +195,7 @@ fn found(snapshot: &Snapshot) -> Vec<(&'static str, Severity, String)> {
 #[test]
 fn healthy_cluster_has_no_findings() {
     assert_eq!(found(&healthy()), []);
-    assert_eq!(Report::new(&healthy()).exit_code(true), 0);
+    assert_eq!(Report::new(&healthy()).verdict(true) as u8, 0);
 }
 
 /// Plants a trap in a healthy cluster: exactly this check finds it, with this text.
@@ -219,7 +219,7 @@ fn report_names_every_object_when_it_is_wide() {
     };
     assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
     assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
-    assert_eq!((report.names(), report.exit_code(false)), (vec!["undeclared-request".to_owned()], 1));
+    assert_eq!((report.names(), report.verdict(false) as u8), (vec!["undeclared-request".to_owned()], 1));
     assert_eq!(report.remarks(), ["1 error: 24 checks passed"]);
     let report = serde_json::to_value(&report).unwrap();
     assert_eq!(report["checks"][0], json!({"check": "crd", "result": "Passed"}));
@@ -237,10 +237,10 @@ fn check_without_a_right_is_not_passed() {
     cluster.rules = Err(NotRun::Forbidden("list nodeextendedresources"));
     cluster.quotas = Ok(vec![quota(DONGLE)]);
     let report = Report::new(&cluster);
-    assert_eq!(report.exit_code(false), 1, "the quota needs no rule");
+    assert_eq!(report.verdict(false) as u8, 1, "the quota needs no rule");
     cluster.quotas = Ok(vec![]);
     let report = Report::new(&cluster);
-    assert_eq!((report.exit_code(false), report.exit_code(true)), (3, 3));
+    assert_eq!((report.verdict(false) as u8, report.verdict(true) as u8), (3, 3));
     let ran = checks::ALL.iter().filter(|check| (check.run)(&cluster).is_ok()).count();
     let counts = format!("{ran} checks passed, {} could not run", checks::ALL.len() - ran);
     assert_eq!(report.remarks(), [counts], "nothing is fine that was not looked at");
@@ -252,7 +252,7 @@ fn check_without_a_right_is_not_passed() {
     assert!(notes.contains(": you have no right to list nodeextendedresources"), "{notes}");
     assert!(notes.contains("\nyou have no right to list pods"), "{notes}");
     cluster.waiting = Err(NotRun::Failed("cannot list pods: etcd is full".to_owned()));
-    assert_eq!(Report::new(&cluster).exit_code(false), 2);
+    assert_eq!(Report::new(&cluster).verdict(false) as u8, 2);
     assert_eq!(cluster.why_blank(), None);
 }
 
@@ -272,7 +272,7 @@ fn check_with_nothing_to_look_at_is_no_problem_and_not_passed() {
     let mut cluster = healthy();
     cluster.schedulers = Ok(Vec::new());
     let report = Report::new(&cluster);
-    assert_eq!((report.exit_code(true), report.notes()), (0, vec![]));
+    assert_eq!((report.verdict(true) as u8, report.notes()), (0, vec![]));
     let nothing = "No problems found: 24 checks passed; this cluster has nothing to look at for scheduler-ignores";
     assert_eq!(report.remarks(), [nothing]);
 }

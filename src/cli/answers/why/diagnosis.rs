@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::answers::view::ResourceView;
+use crate::cli::end;
 use crate::cli::inventory::why;
 
 #[derive(Debug, Serialize)]
@@ -78,11 +79,11 @@ impl Outcome {
         outcome
     }
 
-    pub(super) fn exit_code(self) -> u8 {
+    pub(super) fn verdict(self) -> end::Verdict {
         match self {
-            Self { is_short: true, .. } => 1,
-            Self { is_unknown: true, .. } => 3,
-            _ => 0,
+            Self { is_short: true, .. } => end::Verdict::Found,
+            Self { is_unknown: true, .. } => end::Verdict::Incomplete,
+            _ => end::Verdict::Fine,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn missing(snapshot: &Snapshot) -> Outcome {
     let explained = |name: &str| rules.all.iter().any(|entry| *entry.name == *name && is_explained(entry));
     // A controller that leads says why, or is about to write the value.
     missing.retain(|(rule, _), _| leads != Some(true) || !explained(rule));
-    Ok(missing.into_iter().map(|((rule, resource), nodes)| finding((rule, resource), nodes, leads)).collect())
+    Ok(missing.into_iter().map(|((rule, resource), nodes)| finding(rule, resource, nodes, leads)).collect())
 }
 
 fn has(node: &NodeEntry, resource: &str) -> bool {
@@ -48,8 +48,7 @@ fn is_explained(entry: &RuleEntry) -> bool {
     !(is_current && is_fine)
 }
 
-fn finding(what: (&str, &str), nodes: Vec<ObjectName>, leads: Option<bool>) -> Finding {
-    let (rule, resource) = what;
+fn finding(rule: &str, resource: &str, nodes: Vec<ObjectName>, leads: Option<bool>) -> Finding {
     let count = plural(nodes.len(), "node that does not have it", "nodes that do not have it");
     let problem = format!("rule {rule} declares {resource} on {count}");
     let again = hint::command("doctor");

@@ -140,7 +140,7 @@ fn each_of_twenty_causes_of_a_pending_pod_is_found() {
         waits(&mut cluster, DONGLE, "4");
         plant(&mut cluster);
         let report = Report::new(&cluster);
-        let code = report.exit_code(true);
+        let code = report.verdict(true) as u8;
         // As it is reported: without what another check has found the cause of.
         let report = serde_json::to_value(&report).unwrap();
         let of_check = |it: &&Value| it["check"] == check;
@@ -167,7 +167,7 @@ fn healthy_cluster_of_800_nodes_has_no_findings() {
     cluster.waiting = Ok(pods(&[("waits", DONGLE, "4"), ("too", DONGLE, "1")]));
     set_rules(&mut cluster, vec![ready()]);
     assert_eq!(found(&cluster), []);
-    assert_eq!(Report::new(&cluster).exit_code(true), 0);
+    assert_eq!(Report::new(&cluster).verdict(true) as u8, 0);
     // It is no accident: one node of them that is not as it should be is found.
     cluster.nodes.as_mut().unwrap()[777] = listed("node-778", "3", api::FIELD_MANAGER);
     assert!(found(&cluster).iter().any(|(check, _, text)| *check == "overcommitted-node" && text.contains("node-778")));

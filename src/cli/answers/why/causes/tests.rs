@@ -140,7 +140,7 @@ fn outcome_of_a_group_is_that_of_its_worst_pod() {
         (&[Verdict::Rejected], 1, true),
     ] {
         let outcome = Outcome::of(verdicts.iter().copied());
-        assert_eq!((outcome.exit_code(), outcome.fits), (code, fits), "{verdicts:?}");
+        assert_eq!((outcome.verdict() as u8, outcome.fits), (code, fits), "{verdicts:?}");
     }
     assert!(names_resource(&format!("requested: requests.{DONGLE}=1")) && !names_resource("requests.cpu=1"));
 }
