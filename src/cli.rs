@@ -18,6 +18,7 @@ mod health;
 mod help;
 mod hint;
 mod inventory;
+mod lists;
 mod log;
 mod man;
 mod memory_limit;

@@ -8,7 +8,6 @@ mod accounts;
 mod checks;
 pub(super) mod finding;
 pub(super) mod guards;
-mod lists;
 pub(super) mod read;
 mod report;
 pub(super) mod snapshot;

@@ -1,29 +1,24 @@
 //! Reads a snapshot: four lists at once. Only that of the nodes is indispensable.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Node as K8sNode;
 use kube::api::ListParams;
-use kube::core::{NotUsed, Object as K8sObject, Request};
-use kube::{Client, Resource as _, ResourceExt as _};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use kube::core::Request;
+use kube::{Client, Resource as _};
 use thiserror::Error;
 
 use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
 use crate::cli::diff::cluster::{self, ClusterError};
+use crate::cli::inventory::device_classes::{DEVICE_CLASSES, by_resource};
+use crate::cli::lists::{self, is_not_served};
 use crate::cluster::error::describe;
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::model::node::{FactNames, Interner};
 
-/// Longer than any page takes on a server that responds at all.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 const FEATURE_RULES: &str = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules";
-const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
@@ -34,23 +29,14 @@ pub(super) enum ReadError {
     Nodes(String),
 }
 
-/// A DeviceClass, reduced to the resource that it maps.
-type DeviceClass = K8sObject<ClassSpec, NotUsed>;
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClassSpec {
-    extended_resource_name: Option<String>,
-}
-
 /// Reads the nodes, and as much of the rest as can be read.
 pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
-    let requests = &Requests::new(client.clone(), TIMEOUT);
+    let requests = &lists::requests(client);
     let (nodes, rules, classes, features) = tokio::join!(
         nodes(requests),
         cluster::rules(client),
-        list::<DeviceClass>(requests, DEVICE_CLASSES),
-        list::<FeatureRule>(requests, FEATURE_RULES),
+        lists::all(requests, DEVICE_CLASSES),
+        lists::all(requests, FEATURE_RULES),
     );
     let nodes = nodes.map_err(|error| match error.code() {
         Some(StatusCode::FORBIDDEN) => ReadError::Forbidden(error.to_string()),
@@ -77,11 +63,10 @@ pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
     let classes = optional(classes, "deviceclasses", "the output may contain what DRA provides", &mut gaps);
     let lack = "what Node Feature Discovery declares is unknown";
     let features = optional(features, "nodefeaturerules.nfd.k8s-sigs.io", lack, &mut gaps);
-    let mapped = |class: DeviceClass| Some((class.spec.extended_resource_name.clone()?, class.name_any()));
     Ok(Snapshot {
         nodes,
         rules,
-        classes: classes.into_iter().filter_map(mapped).collect(),
+        classes: by_resource(classes),
         features: features.into_iter().flat_map(FeatureRule::features).collect(),
         gaps,
     })
@@ -102,18 +87,11 @@ async fn nodes(requests: &Requests) -> Result<Vec<Entry>, RequestError> {
     Ok(nodes.into_values().collect())
 }
 
-async fn list<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
-    paging::collect_at(requests, &Request::new(path), ListParams::default().limit(PAGE_SIZE), Some).await
-}
-
 /// Returns the objects; none if the cluster does not serve the kind, or if they cannot be listed, which is a gap.
 fn optional<T>(list: Result<Vec<T>, RequestError>, kind: &str, lack: &str, gaps: &mut Vec<String>) -> Vec<T> {
-    match list {
+    match lists::granted_or_gap(list, kind, lack, gaps) {
         Ok(list) => return list,
-        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {}
-        Err(error) if error.code() == Some(StatusCode::FORBIDDEN) => {
-            gaps.push(format!("you have no right to list {kind}: {lack} (the server says: {error})"));
-        }
+        Err(error) if is_not_served(&error) => {}
         Err(error) => gaps.push(format!("cannot list {kind}: {lack} ({error})")),
     }
     Vec::new()

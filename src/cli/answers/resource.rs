@@ -10,8 +10,9 @@ use crate::cli::diff::rules::Rules;
 use crate::cli::doctor::finding::ObjectName;
 use crate::cli::doctor::guards;
 use crate::cli::doctor::snapshot::Uncounted;
+use crate::cli::inventory::Inventory;
 use crate::cli::inventory::share::Share;
-use crate::cli::inventory::{Inventory, read};
+use crate::cli::lists;
 use crate::cli::table::Row;
 use crate::model::count::plural;
 use crate::model::ledger::Ledger;
@@ -103,7 +104,7 @@ pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
 
 /// Returns the pods, of one namespace or of all, that a guard of the resource selects, and that do not count.
 async fn uncounted(client: &Client, resource: &str, namespace: Option<&str>) -> Option<Vec<UncountedView>> {
-    let requests = read::requests(client);
+    let requests = lists::requests(client);
     let guards = guards::guards(&requests).await;
     let pods = guards::uncounted(&requests, &guards, Some(resource)).await.ok()?;
     let shown = pods.into_iter().filter(|found| namespace.is_none() || found.pod.namespace.as_deref() == namespace);

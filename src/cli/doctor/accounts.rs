@@ -6,8 +6,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::finding::ObjectName;
-use super::lists::not_run;
+use super::finding::{NotRun, ObjectName};
 use super::snapshot::{Account, Read};
 use crate::cluster::requests::Requests;
 
@@ -53,5 +52,5 @@ async fn is_allowed(requests: &Requests, spec: &Value) -> Read<bool> {
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
     let request = Request::new(REVIEWS).create(&PostParams::default(), review.to_string().into_bytes());
     let review = requests.send::<Review>(request).await;
-    review.map(|review| review.status.allowed).map_err(|error| not_run("create subjectaccessreviews", error))
+    review.map(|review| review.status.allowed).map_err(|error| NotRun::of("create subjectaccessreviews", &error))
 }

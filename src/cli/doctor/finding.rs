@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
+use crate::cluster::requests::RequestError;
 use crate::model::count::few;
 
 /// What a check finds, or why it cannot run. Nothing found means that there is nothing to find.
@@ -106,6 +108,17 @@ pub(in crate::cli) enum NotRun {
 }
 
 impl NotRun {
+    /// Returns why something could not be done, such as `list nodes`.
+    pub(super) fn of(action: &'static str, error: &RequestError) -> Self {
+        match error.code() {
+            Some(StatusCode::FORBIDDEN) => Self::Forbidden(action),
+            Some(StatusCode::NOT_FOUND) => {
+                Self::Unavailable(format!("cannot {action}, which this cluster does not serve"))
+            }
+            _ => Self::Failed(format!("cannot {action}: {error}")),
+        }
+    }
+
     /// Returns whether the cluster has nothing that the check could look at.
     pub(super) fn is_of_cluster(&self) -> bool {
         matches!(self, Self::Unavailable(_))

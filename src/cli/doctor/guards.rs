@@ -8,11 +8,11 @@ use kube::api::ListParams;
 use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
 
-use super::finding::ObjectName;
-use super::lists::{is_not_served, list, not_run};
+use super::finding::{NotRun, ObjectName};
 use super::snapshot::{Binding, GuardPolicies, GuardPolicy, Guards, Read, Uncounted};
 use crate::cli::guard::policies::{LABEL, RESOURCE};
 use crate::cli::inventory::pods::Pods;
+use crate::cli::lists::{is_not_served, list};
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::requests::Requests;
 use crate::model::pod::object::PodObject;
@@ -93,7 +93,7 @@ async fn policies(requests: &Requests, plural: &str, action: &'static str) -> Re
     match tokio::join!(policies, bindings) {
         (Ok(policies), Ok(bindings)) => Ok(GuardPolicies { policies, bindings }),
         (Err(error), _) | (_, Err(error)) if is_not_served(&error) => Ok(GuardPolicies::default()),
-        (Err(error), _) | (_, Err(error)) => Err(not_run(action, error)),
+        (Err(error), _) | (_, Err(error)) => Err(NotRun::of(action, &error)),
     }
 }
 
@@ -120,14 +120,15 @@ async fn of_guard(requests: &Requests, guard: &GuardPolicy, resource: &str) -> R
     let (Ok(pods), Ok(namespaces)) = (pods, namespaces) else { return Ok(Vec::new()) };
     let params = ListParams::default().fields(UNFINISHED).labels_from(&pods).limit(POD_PAGE_SIZE);
     let keep = |object: PodObject| uncounted_pod(object, guard, resource);
-    let mut found = list(requests, "/api/v1/pods", params, keep).await.map_err(|error| not_run("list pods", error))?;
+    let mut found =
+        list(requests, "/api/v1/pods", params, keep).await.map_err(|error| NotRun::of("list pods", &error))?;
     if !found.is_empty() {
         let names = list(requests, "/api/v1/namespaces", ListParams::default(), |object: Namespace| {
             let labels = object.metadata.labels.unwrap_or_default();
             object.metadata.name.filter(|_| namespaces.matches(&labels)).map(|name| (name, ()))
         });
         let names: BTreeMap<_, _> =
-            names.await.map_err(|error| not_run("list namespaces", error))?.into_iter().collect();
+            names.await.map_err(|error| NotRun::of("list namespaces", &error))?.into_iter().collect();
         found.retain(|pod| pod.pod.namespace.as_ref().is_some_and(|namespace| names.contains_key(namespace)));
     }
     Ok(found)

@@ -4,7 +4,6 @@ mod recent;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -20,15 +19,15 @@ use serde_json::Value;
 use super::accounts::accounts;
 use super::finding::{NotRun, ObjectName};
 use super::guards::{guards, uncounted};
-use super::lists::{is_not_served, list, not_run};
 use super::snapshot::{
     Account, Binding, Guards, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot, Uncounted,
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::inventory;
-use crate::cli::inventory::device_classes::by_resource;
+use crate::cli::inventory::device_classes::{DEVICE_CLASSES, by_resource};
 use crate::cli::inventory::pods::PodEntry;
+use crate::cli::lists::{self, is_not_served, list};
 use crate::cluster::lease::holder;
 use crate::cluster::requests::{RequestError, Requests};
 use crate::cluster::stored::Stored;
@@ -42,9 +41,6 @@ use recent::{Recent, recent};
 #[cfg(test)]
 pub(super) use recent::{rejected_pod, repair};
 
-/// Longer than any page takes on a server that responds at all.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
@@ -53,7 +49,7 @@ const CONFINED: [&str; 2] = ["nodes/status", "leases"];
 
 /// Reads what the checks look at; the controller's own objects in this namespace only, if one is given.
 pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapshot {
-    let requests = &Requests::new(client.clone(), TIMEOUT);
+    let requests = &lists::requests(client);
     // All at once: a server that hangs is waited for once.
     let (
         crd,
@@ -90,7 +86,7 @@ pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
     let Recent { version, now, rejected, repairs } = recent;
     let Own { deployments, accounts } = own;
     let (guards, uncounted) = guarded;
-    let pods = pods.map(|(pods, _)| pods).map_err(|error| not_run("list pods", error));
+    let pods = pods.map(|(pods, _)| pods).map_err(|error| NotRun::of("list pods", &error));
     let of_pods = |keep: fn(&PodEntry) -> bool| {
         let pods = pods.as_ref().map_err(Clone::clone)?;
         Ok(pods.iter().filter(|pod| keep(pod)).map(Arc::clone).collect())
@@ -158,7 +154,7 @@ async fn crd<T: DeserializeOwned>(requests: &Requests) -> Read<Option<T>> {
     match requests.send(Request::new(CRD).get(&name, &GetParams::default())).await {
         Ok(crd) => Ok(Some(crd)),
         Err(error) if is_not_served(&error) => Ok(None),
-        Err(error) => Err(not_run("get customresourcedefinitions", error)),
+        Err(error) => Err(NotRun::of("get customresourcedefinitions", &error)),
     }
 }
 
@@ -176,7 +172,7 @@ pub(in crate::cli) async fn rules(requests: &Requests) -> Read<Option<Rules>> {
     match list(requests, &path, ListParams::default(), keep).await {
         Ok(rules) => Ok(Some(Rules { deleting, ..Rules::new(rules) })),
         Err(error) if is_not_served(&error) => Ok(None),
-        Err(error) => Err(not_run("list nodeextendedresources", error)),
+        Err(error) => Err(NotRun::of("list nodeextendedresources", &error)),
     }
 }
 
@@ -211,28 +207,28 @@ async fn nodes(requests: &Requests) -> Read<Vec<NodeEntry>> {
     let mut interner = Interner::keeping(FactNames::All);
     let keep = |object: NodeObject| Some(NodeEntry::new(object, &mut interner));
     let nodes = list(requests, "/api/v1/nodes", ListParams::default(), keep).await;
-    nodes.map_err(|error| not_run("list nodes", error))
+    nodes.map_err(|error| NotRun::of("list nodes", &error))
 }
 
 async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {
-    let quotas = list(requests, "/api/v1/resourcequotas", ListParams::default(), Some).await;
-    quotas.map_err(|error| not_run("list resourcequotas", error))
+    let quotas = lists::all(requests, "/api/v1/resourcequotas").await;
+    quotas.map_err(|error| NotRun::of("list resourcequotas", &error))
 }
 
 /// Returns the DeviceClass of each resource that one maps; none before Kubernetes 1.34, or without DRA.
 async fn classes(requests: &Requests) -> Read<BTreeMap<String, String>> {
-    match list(requests, "/apis/resource.k8s.io/v1/deviceclasses", ListParams::default(), Some).await {
+    match lists::all(requests, DEVICE_CLASSES).await {
         Ok(classes) => Ok(by_resource(classes)),
         Err(error) if is_not_served(&error) => Ok(BTreeMap::new()),
-        Err(error) => Err(not_run("list deviceclasses", error)),
+        Err(error) => Err(NotRun::of("list deviceclasses", &error)),
     }
 }
 
 async fn overlays(requests: &Requests) -> Read<Option<Vec<NodeOverlay>>> {
-    match list(requests, OVERLAYS, ListParams::default(), Some).await {
+    match lists::all(requests, OVERLAYS).await {
         Ok(overlays) => Ok(Some(overlays)),
         Err(error) if is_not_served(&error) => Ok(None),
-        Err(error) => Err(not_run("list nodeoverlays", error)),
+        Err(error) => Err(NotRun::of("list nodeoverlays", &error)),
     }
 }
 
@@ -244,7 +240,7 @@ async fn schedulers(requests: &Requests) -> Read<Vec<SchedulerConfig>> {
         Some((name, texts)).filter(|(_, texts)| !texts.is_empty())
     };
     let listed = list(requests, "/api/v1/namespaces/kube-system/configmaps", ListParams::default(), keep).await;
-    let listed = listed.map_err(|error| not_run("list configmaps in kube-system", error))?;
+    let listed = listed.map_err(|error| NotRun::of("list configmaps in kube-system", &error))?;
     let configs = listed.into_iter().flat_map(|(name, texts)| {
         let config_map = ObjectName::namespaced("ConfigMap", "kube-system", &name);
         texts.into_iter().map(move |text| SchedulerConfig { config_map: config_map.clone(), text })
@@ -263,7 +259,7 @@ async fn of_controller<T: DeserializeOwned>(
     let namespace = namespace.map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
     let path = format!("/apis/{group}/{namespace}{plural}");
     let objects = list(requests, &path, ListParams::default().labels(&labels), Some).await;
-    objects.map_err(|error| not_run(action, error))
+    objects.map_err(|error| NotRun::of(action, &error))
 }
 
 async fn protection(requests: &Requests) -> Read<Policies> {
@@ -286,7 +282,7 @@ async fn protection(requests: &Requests) -> Read<Policies> {
             let why = "this cluster does not serve MutatingAdmissionPolicy, which Kubernetes 1.36 and later have";
             NotRun::Unavailable(why.to_owned())
         }
-        false => not_run(action, error),
+        false => NotRun::of(action, &error),
     };
     let path = format!("{ADMISSION}/mutatingadmissionpolicies");
     let policies = list(requests, &path, params, |object: Object| {
@@ -325,7 +321,7 @@ async fn confinement(requests: &Requests) -> Read<Policies> {
     });
     let (policies, bindings) = tokio::join!(policies, bindings);
     Ok(Policies {
-        policies: policies.map_err(|error| not_run("list validatingadmissionpolicies", error))?,
-        bindings: bindings.map_err(|error| not_run("list validatingadmissionpolicybindings", error))?,
+        policies: policies.map_err(|error| NotRun::of("list validatingadmissionpolicies", &error))?,
+        bindings: bindings.map_err(|error| NotRun::of("list validatingadmissionpolicybindings", &error))?,
     })
 }

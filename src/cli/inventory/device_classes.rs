@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use kube::core::{NotUsed, Object};
 use serde::Deserialize;
 
+/// Where the API server has them.
+pub(in crate::cli) const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+
 /// A DeviceClass, reduced to the resource that it maps.
 pub(in crate::cli) type DeviceClass = Object<ClassSpec, NotUsed>;
 

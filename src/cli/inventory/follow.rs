@@ -14,13 +14,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::device_classes::DeviceClass;
 use super::error::ReadError;
-use super::lists::{Lists, Refusal};
+use super::lists::Lists;
 use super::pods::{PodEntry, Pods};
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::cluster;
 use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::ClusterRule;
+use crate::cli::lists::Refusal;
 use crate::cluster::error::{describe, describe_watch};
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::optional_watch::{list_code, watch_optional};

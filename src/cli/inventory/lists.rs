@@ -9,11 +9,8 @@ use super::pods::PodEntry;
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::{ClusterRule, Rules};
+use crate::cli::lists::{NOT_INSTALLED, Refusal};
 use crate::model::compute::Compute;
-
-/// Why a list is refused, in the API server's words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal(pub(super) String);
 
 /// The lists of a cluster at about one moment.
 #[derive(Debug)]
@@ -51,26 +48,21 @@ impl Lists {
         if is_part && self.nodes.as_ref().is_ok_and(BTreeMap::is_empty) {
             gaps.push("no node has the labels that -l selects".to_owned());
         }
-        let mut granted = |kind: &str, lack: &str, refusal: &Refusal| {
-            gaps.push(format!("you have no right to list {kind}: {lack} (the server says: {})", refusal.0));
-        };
+        let mut lacks = |kind: &str, lack: &str, refusal: &Refusal| gaps.push(refusal.gap(kind, lack));
         if let Err(refusal) = &self.nodes {
-            granted("nodes", "what nodes have, and so what is free, is unknown", refusal);
+            lacks("nodes", "what nodes have, and so what is free, is unknown", refusal);
         }
         if let Err(refusal) = &self.pods {
-            granted("pods", "what pods request, and so what is free, is unknown", refusal);
+            lacks("pods", "what pods request, and so what is free, is unknown", refusal);
         }
         if let Err(refusal) = &self.classes {
-            granted("deviceclasses", "whether DRA provides a resource is unknown", refusal);
+            lacks("deviceclasses", "whether DRA provides a resource is unknown", refusal);
         }
         if let Err(refusal) = &self.rules {
-            granted("nodeextendedresources", "who declares a resource is unknown", refusal);
+            lacks("nodeextendedresources", "who declares a resource is unknown", refusal);
         }
         if let Ok(None) = &self.rules {
-            gaps.push(
-                "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed"
-                    .to_owned(),
-            );
+            gaps.push(NOT_INSTALLED.to_owned());
         }
         let rules = self.rules.ok().map(|rules| Rules::from_cluster(rules.unwrap_or_default(), Vec::new(), false));
         gaps.extend(rules.iter().flat_map(Rules::notes).map(|note| note.message.clone()));

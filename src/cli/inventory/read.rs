@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
@@ -12,15 +11,16 @@ use kube::{Client, Resource as _, ResourceExt as _};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::device_classes::DeviceClass;
+use super::device_classes::{DEVICE_CLASSES, DeviceClass};
 use super::error::ReadError;
-use super::lists::{Lists, Refusal};
+use super::lists::Lists;
 use super::placement::Placement;
 use super::pods::{PodEntry, Pods};
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::cluster::{self, ClusterError};
 use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::diff::order::NodeName;
+use crate::cli::lists::{self, Refusal, is_not_served, requests};
 use crate::cluster::error::describe;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
@@ -31,33 +31,26 @@ use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
 
-/// Longer than any page takes on a server that responds at all.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pods that wait for a node.
 const WAITING: &str = "spec.nodeName=,status.phase=Pending";
 
 /// Reads the nodes with these labels, and everything else.
 pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
-    lists(client, labels).await?.inventory(!labels.is_empty())
+    read(client, labels).await?.inventory(!labels.is_empty())
 }
 
 /// The same, for a question about a pod that has been read: something is known, whatever cannot be listed.
 pub(in crate::cli) async fn around_pod(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
-    Ok(lists(client, labels).await?.around_pod(!labels.is_empty()))
+    Ok(read(client, labels).await?.around_pod(!labels.is_empty()))
 }
 
-/// Returns what sends the requests of a read.
-pub(in crate::cli) fn requests(client: &Client) -> Requests {
-    Requests::new(client.clone(), TIMEOUT)
-}
-
-async fn lists(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError> {
+async fn read(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError> {
     let requests = requests(client);
     let (nodes, pods, classes, rules) =
         tokio::join!(nodes(&requests, labels), pods(&requests), classes(&requests), cluster::rules(client));
     let classes = match classes {
         // Before 1.34, or without DRA.
-        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(Vec::new()),
+        Err(error) if is_not_served(&error) => Ok(Vec::new()),
         classes => classes,
     };
     let rules = match rules {
@@ -125,11 +118,7 @@ pub(in crate::cli) async fn resource_names(client: &Client) -> BTreeSet<String> 
 
 /// Returns the list, or that the cluster does not grant the right to it.
 fn granted<T>(kind: &'static str, list: Result<T, RequestError>) -> Result<Result<T, Refusal>, ReadError> {
-    match list {
-        Ok(list) => Ok(Ok(list)),
-        Err(error) if error.code() == Some(StatusCode::FORBIDDEN) => Ok(Err(Refusal(error.to_string()))),
-        Err(error) => Err(ReadError::List { kind, why: error.to_string() }),
-    }
+    lists::granted(list).map_err(|error| ReadError::List { kind, why: error.to_string() })
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {
@@ -172,6 +161,5 @@ pub(in crate::cli) async fn pods(
 }
 
 async fn classes(requests: &Requests) -> Result<Vec<DeviceClass>, RequestError> {
-    let path = Request::new("/apis/resource.k8s.io/v1/deviceclasses");
-    paging::collect_at(requests, &path, ListParams::default().limit(PAGE_SIZE), Some).await
+    lists::all(requests, DEVICE_CLASSES).await
 }

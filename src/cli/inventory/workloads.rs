@@ -11,7 +11,7 @@ use kube::core::Request;
 use serde::Deserialize;
 
 use super::error::ReadError;
-use super::read::requests;
+use crate::cli::lists::requests;
 use crate::cluster::paging::{self, EVENT_PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::cluster::stored::Stored;

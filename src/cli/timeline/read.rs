@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,6 +15,7 @@ use thiserror::Error;
 
 use super::records::{NodeRecord, Records, RuleObject};
 use super::scope::Scope;
+use crate::cli::lists::{self, NOT_INSTALLED, is_not_served};
 use crate::cluster::lease::holder;
 use crate::cluster::paging::{self, EVENT_PAGE_SIZE, PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
@@ -27,8 +27,6 @@ use crate::model::node::{ApiNode, Interner, Node};
 use crate::model::spelling::closest;
 use crate::planner::rules::Rule;
 
-/// Longer than any page takes on a server that responds at all.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The namespace of Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";
 
@@ -52,7 +50,7 @@ pub(in crate::cli) struct Material {
 
 /// Reads everything that the scope is about.
 pub(in crate::cli) async fn material(client: &Client, scope: &Scope) -> Result<Material, ReadError> {
-    let requests = Requests::new(client.clone(), TIMEOUT);
+    let requests = lists::requests(client);
     // A name that does not exist is an error, whatever else cannot be read.
     let one = match &scope.node {
         Some(name) => Some(node(&requests, name).await?),
@@ -70,15 +68,8 @@ pub(in crate::cli) async fn material(client: &Client, scope: &Scope) -> Result<M
     let on_rules = granted(on_rules, &mut gaps)?;
     gaps.dedup();
     let all = present(rules, &mut gaps)?;
-    let leases = match leases {
-        Err(error) if is_forbidden(&error) => {
-            gaps.push(format!(
-                "you have no right to list leases: which process leads since when is missing (the server says: {error})"
-            ));
-            Vec::new()
-        }
-        leases => leases.map_err(|error| failed("list leases", &error))?,
-    };
+    let leases = lists::granted_or_gap(leases, "leases", "which process leads since when is missing", &mut gaps);
+    let leases = leases.map_err(|error| failed("list leases", &error))?;
     let names = Names::of(all.as_deref().unwrap_or_default());
     let rules = all.map(|rules| of_scope(scope, rules, one.as_ref().map(|record| &record.node), &on_nodes));
     let nodes = match one {
@@ -97,21 +88,15 @@ fn present(
     rules: Result<Vec<DeserializeGuard<NodeExtendedResource>>, RequestError>,
     gaps: &mut Vec<String>,
 ) -> Result<Option<Vec<RuleObject>>, ReadError> {
-    match rules {
-        Ok(rules) => Ok(Some(rules.into_iter().map(|object| rule(object, gaps)).collect())),
-        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => {
-            gaps.push(
-                "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed"
-                    .to_owned(),
-            );
-            Ok(Some(Vec::new()))
-        }
-        Err(error) if is_forbidden(&error) => {
-            gaps.push(format!(
-                "you have no right to list nodeextendedresources: what happened to rules is missing (the \
-                 server says: {error})"
-            ));
+    match lists::granted(rules) {
+        Ok(Ok(rules)) => Ok(Some(rules.into_iter().map(|object| rule(object, gaps)).collect())),
+        Ok(Err(refusal)) => {
+            gaps.push(refusal.gap("nodeextendedresources", "what happened to rules is missing"));
             Ok(None)
+        }
+        Err(error) if is_not_served(&error) => {
+            gaps.push(NOT_INSTALLED.to_owned());
+            Ok(Some(Vec::new()))
         }
         Err(error) => Err(failed("list rules", &error)),
     }
@@ -206,16 +191,9 @@ fn has(node: &Node, resource: &str) -> bool {
 
 /// Returns the Events, or none and a gap if the cluster does not grant the right to them.
 fn granted(events: Result<Vec<Event>, RequestError>, gaps: &mut Vec<String>) -> Result<Vec<Event>, ReadError> {
-    match events {
-        Err(error) if is_forbidden(&error) => {
-            gaps.push(format!(
-                "you have no right to list events in the namespace {NAMESPACE}: Events about the node and its rules are \
-                 missing (the server says: {error})"
-            ));
-            Ok(Vec::new())
-        }
-        events => events.map_err(|error| failed("list events", &error)),
-    }
+    let kind = format!("events in the namespace {NAMESPACE}");
+    let events = lists::granted_or_gap(events, &kind, "Events about the node and its rules are missing", gaps);
+    events.map_err(|error| failed("list events", &error))
 }
 
 fn is_forbidden(error: &RequestError) -> bool {

@@ -4,21 +4,16 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::Duration;
 
 use http::StatusCode;
 use kube::Client;
-use kube::api::ListParams;
-use kube::core::Request;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::autoscaler::error::AutoscalerError;
 use crate::cli::autoscaler::forms::Form;
 use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
 use crate::cli::autoscaler::tags::Tags;
-use crate::cluster::paging;
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cli::lists;
 use crate::manifest::{self, Inputs, Limits};
 
 /// Where Karpenter's overlays are.
@@ -30,9 +25,6 @@ const CLUSTER_API: &str = "/apis/cluster.x-k8s.io";
 /// The objects of Cluster API that are node groups; a MachineSet only if nothing owns it.
 const MACHINES: [(&str, &str); 3] =
     [("MachineDeployment", "machinedeployments"), ("MachinePool", "machinepools"), ("MachineSet", "machinesets")];
-
-/// Longer than any page takes on a server that responds at all.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The tags, labels or annotations of a node group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +47,7 @@ pub(in crate::cli::autoscaler) fn overlays(path: &Path) -> Result<Vec<NodeOverla
 
 /// Lists the NodeOverlays of the cluster.
 pub(in crate::cli::autoscaler) async fn cluster_overlays(client: &Client) -> Result<Vec<NodeOverlay>, AutoscalerError> {
-    let listed = list(&Requests::new(client.clone(), TIMEOUT), OVERLAYS).await;
+    let listed = lists::all(&lists::requests(client), OVERLAYS).await;
     listed.map_err(|error| match error.code() {
         Some(StatusCode::NOT_FOUND) => AutoscalerError::Check(
             "the cluster serves no NodeOverlay of karpenter.sh/v1alpha1: install Karpenter's \
@@ -95,7 +87,7 @@ pub(in crate::cli::autoscaler) async fn cluster_machines(
     client: &Client,
     group: Option<&str>,
 ) -> Result<Pairs, AutoscalerError> {
-    let requests = Requests::new(client.clone(), TIMEOUT);
+    let requests = lists::requests(client);
     let api: Value = requests
         .send(http::Request::get(CLUSTER_API).body(Vec::new()).map_err(kube::core::request::Error::BuildRequest))
         .await
@@ -108,7 +100,7 @@ pub(in crate::cli::autoscaler) async fn cluster_machines(
     let version = api["preferredVersion"]["version"].as_str().unwrap_or("v1beta1");
     let mut objects = Vec::new();
     for (kind, plural) in MACHINES {
-        match list::<Value>(&requests, &format!("{CLUSTER_API}/{version}/{plural}")).await {
+        match lists::all::<Value>(&requests, &format!("{CLUSTER_API}/{version}/{plural}")).await {
             Ok(listed) => objects.extend(listed.into_iter().map(|mut object| {
                 // Items of a list have no kind.
                 object["kind"] = Value::from(kind);
@@ -120,10 +112,6 @@ pub(in crate::cli::autoscaler) async fn cluster_machines(
         }
     }
     machines(&objects, group).map_err(AutoscalerError::Check)
-}
-
-async fn list<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
-    paging::collect_at(requests, &Request::new(path), ListParams::default().limit(paging::PAGE_SIZE), Some).await
 }
 
 fn unreadable(place: &str, why: &dyn std::fmt::Display) -> AutoscalerError {

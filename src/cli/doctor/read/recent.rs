@@ -9,8 +9,8 @@ use kube::api::ListParams;
 use serde::Deserialize;
 
 use crate::cli::doctor::finding::{NotRun, ObjectName};
-use crate::cli::doctor::lists::{list, not_run};
 use crate::cli::doctor::snapshot::{Read, RejectedPod, Repair, Version};
+use crate::cli::lists::list;
 use crate::cluster::clock;
 use crate::cluster::node_client::POD_PAGE_SIZE;
 use crate::cluster::requests::Requests;
@@ -51,7 +51,7 @@ pub(in crate::cli) async fn version(requests: &Requests) -> (Read<Version>, Time
     let request = http::Request::get("/version").body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
     let (info, headers) = match requests.send_with_headers::<Info>(request).await {
         Ok(response) => response,
-        Err(error) => return (Err(not_run("get the version of Kubernetes", error)), clock::now()),
+        Err(error) => return (Err(NotRun::of("get the version of Kubernetes", &error)), clock::now()),
     };
     let date =
         headers.get(DATE).and_then(|date| rfc2822::DateTimeParser::new().parse_timestamp(date.to_str().ok()?).ok());
@@ -65,7 +65,7 @@ pub(in crate::cli) async fn version(requests: &Requests) -> (Read<Version>, Time
 async fn rejected(requests: &Requests, now: Timestamp) -> Read<Vec<RejectedPod>> {
     let params = ListParams::default().fields("status.phase=Failed").limit(POD_PAGE_SIZE);
     let pods = list(requests, "/api/v1/pods", params, |Stored(pod)| rejected_pod(pod, now)).await;
-    pods.map_err(|error| not_run("list pods", error))
+    pods.map_err(|error| NotRun::of("list pods", &error))
 }
 
 /// Reads a failed pod, if a kubelet has rejected it lately for want of an extended resource (`OutOf<resource>`).
@@ -94,7 +94,7 @@ async fn repairs(requests: &Requests, now: Timestamp) -> Read<Vec<Repair>> {
     };
     let params = ListParams::default().fields("reason=Repaired");
     let events = list(requests, "/api/v1/namespaces/default/events", params, keep).await;
-    events.map_err(|error| not_run("list events in default", error))
+    events.map_err(|error| NotRun::of("list events in default", &error))
 }
 
 /// Reads the message of a repair of a 0: `Repaired <resource> on <node>: 0 (by <manager>) -> …`.

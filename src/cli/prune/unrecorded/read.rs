@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -18,14 +17,12 @@ use crate::cli::doctor::read::{rules, version};
 use crate::cli::doctor::snapshot::Rules;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::read::pods;
+use crate::cli::lists;
 use crate::cli::timeline::field_owners::owners;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::{RequestError, Requests};
 use crate::model::node::{FactNames, Interner};
-
-/// Longer than any page takes on a server that responds at all.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The nodes that have the resource, and all that may speak against its removal.
 #[derive(Default)]
@@ -60,7 +57,7 @@ pub(super) struct Writer {
 
 /// Reads the cluster; of the nodes, those of these names, or all.
 pub(super) async fn snapshot(client: &Client, resource: &str, names: &[String]) -> Result<Snapshot, UnrecordedError> {
-    let requests = &Requests::new(client.clone(), TIMEOUT);
+    let requests = &lists::requests(client);
     let unread = |why: &dyn std::fmt::Display| UnrecordedError::Unread(why.to_string());
     let (nodes, rules, pods, (version, now)) =
         tokio::join!(nodes(requests, resource), rules(requests), pods(requests), version(requests));

@@ -1,0 +1,83 @@
+//! Lists of the objects of a cluster, each of which may be refused on its own.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::Request;
+use serde::de::DeserializeOwned;
+
+use crate::cluster::paging::{self, PAGE_SIZE};
+use crate::cluster::requests::{RequestError, Requests};
+
+/// Longer than any page takes on a server that responds at all.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a cluster lacks that does not serve the kind of rules.
+pub(super) const NOT_INSTALLED: &str =
+    "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed";
+
+/// Why a list is refused, in the API server's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) String);
+
+impl Refusal {
+    /// Returns what an answer lacks in consequence, without a period.
+    pub(super) fn gap(&self, kind: &str, lack: &str) -> String {
+        format!("you have no right to list {kind}: {lack} (the server says: {})", self.0)
+    }
+}
+
+/// Returns what sends the requests of a command that reads.
+pub(super) fn requests(client: &Client) -> Requests {
+    Requests::new(client.clone(), TIMEOUT)
+}
+
+/// Lists objects, and keeps a part of each.
+pub(super) async fn list<T: DeserializeOwned, U>(
+    requests: &Requests,
+    path: &str,
+    params: ListParams,
+    keep: impl FnMut(T) -> Option<U>,
+) -> Result<Vec<U>, RequestError> {
+    let params = ListParams { limit: params.limit.or(Some(PAGE_SIZE)), ..params };
+    paging::collect_at(requests, &Request::new(path), params, keep).await
+}
+
+/// Lists all objects at a path.
+pub(super) async fn all<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
+    list(requests, path, ListParams::default(), Some).await
+}
+
+/// Returns the list, or that the cluster does not grant the right to it.
+///
+/// # Errors
+/// If the list fails otherwise.
+pub(super) fn granted<T>(list: Result<T, RequestError>) -> Result<Result<T, Refusal>, RequestError> {
+    match list {
+        Err(error) if error.code() == Some(StatusCode::FORBIDDEN) => Ok(Err(Refusal(error.to_string()))),
+        list => list.map(Ok),
+    }
+}
+
+/// Returns the list, or an empty one and a gap if it is refused.
+///
+/// # Errors
+/// If the list fails otherwise.
+pub(super) fn granted_or_gap<T: Default>(
+    list: Result<T, RequestError>,
+    kind: &str,
+    lack: &str,
+    gaps: &mut Vec<String>,
+) -> Result<T, RequestError> {
+    Ok(granted(list)?.unwrap_or_else(|refusal| {
+        gaps.push(refusal.gap(kind, lack));
+        T::default()
+    }))
+}
+
+/// Returns whether the cluster does not serve the kind.
+pub(super) fn is_not_served(error: &RequestError) -> bool {
+    error.code() == Some(StatusCode::NOT_FOUND)
+}
