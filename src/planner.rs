@@ -29,7 +29,7 @@ pub use change::{Action, CONDITION, Change, Condition, ReleaseCause};
 use input::PlanningInput;
 pub(crate) use memo::Memo;
 pub use patch::patch;
-pub use plan::{NodePlan, Outcome, Plan};
+pub use plan::{Leaving, NodePlan, Outcome, Plan};
 pub use repairs::{plan_repairs, plan_resets};
 use rules::RuleSet;
 

@@ -90,6 +90,15 @@ pub enum Error {
         /// How many nodes have a ledger that cannot be read.
         unreadable: usize,
     },
+    /// Values stay that leave when they are unused.
+    #[error(
+        "{} not withdrawn, because pods request them, or may: wait for the pods, or withdraw them with --in-use",
+        plural(*values, "value was", "values were")
+    )]
+    InUse {
+        /// How many.
+        values: usize,
+    },
     /// A signal stopped `prune`.
     #[error("stopped by a signal: {} left; run prune again to withdraw the rest", plural(*left, "node is", "nodes are"))]
     Stopped {

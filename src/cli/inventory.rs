@@ -26,7 +26,9 @@ use std::sync::Arc;
 
 use super::diff::order::NodeName;
 use super::diff::rules::Rules;
+use crate::model::api::DeletionPolicy;
 use crate::model::compute::Compute;
+use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::object::{NodeObject, Readiness};
 use crate::model::node::{Interner, Node};
 use crate::model::pod::NodeRequests;
@@ -120,6 +122,11 @@ impl Inventory {
                 share.allocatable = allocatable;
                 share.manager = entry.node.other_manager(resource).map(|manager| &**manager.name());
             }
+            for (resource, rule) in self.leaving(&entry.node) {
+                if let Some(of_resource) = uses.get_mut(&*resource) {
+                    of_resource.share(name).leaving = Some(rule);
+                }
+            }
         }
         let known: HashMap<_, _> = self.nodes.iter().flatten().map(|(name, _)| (&*name.0, name)).collect();
         // On a node that was not selected.
@@ -160,6 +167,19 @@ impl Inventory {
             }
         }
         uses
+    }
+
+    /// Returns the values of a node that no rule declares and that leave when they are unused, each with its rule.
+    fn leaving(&self, node: &Node) -> Vec<(String, String)> {
+        let Some(rules) = &self.rules else { return Vec::new() };
+        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
+        let leaves = |entry: &Entry| entry.deletion_policy == DeletionPolicy::WhenUnused;
+        if !ledger.entries().any(|(_, entry)| leaves(entry)) {
+            return Vec::new();
+        }
+        // Whatever pods request.
+        let leaving = self.plan(rules, node, None).leaving;
+        leaving.into_iter().map(|leaving| (leaving.resource.to_string(), leaving.rule.to_string())).collect()
     }
 
     /// Returns what pods on each node request.

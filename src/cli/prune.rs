@@ -25,7 +25,7 @@ use crate::cluster::lease::AtEnd;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
-use crate::planner::{Action, Change};
+use crate::planner::{Action, Change, Leaving};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PrunePlan, plan_prune};
 
@@ -64,7 +64,7 @@ pub(super) struct Args {
     zeros: bool,
     /// Remove the values of one resource that other programs or people left behind: no annotation records them, no rule
     /// declares them, no pod on the node requests them, and no client has written them for two hours; asks for confirmation
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "rule", "zeros", "repair_ledger", "force", "take_over"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "rule", "zeros", "repair_ledger", "force", "in_use", "take_over"])]
     resource: Option<ResourceName>,
     /// On nodes whose annotation cannot be read, remove the annotation and the values that managedFields attribute to
     /// the controller
@@ -73,6 +73,9 @@ pub(super) struct Args {
     /// Run even if a controller is active, which restores whatever its rules declare
     #[arg(long)]
     force: bool,
+    /// Withdraw values with deletionPolicy: WhenUnused also where pods request them; --force does so too
+    #[arg(long)]
+    in_use: bool,
     /// Take the Lease from an active controller for ten minutes, so that it stops writing; use before uninstalling
     #[arg(long, conflicts_with = "force")]
     take_over: bool,
@@ -127,7 +130,7 @@ impl Args {
             false if self.rule.is_empty() => Recorded::None,
             false => Recorded::OfRules(self.rule.into_iter().collect()),
         };
-        let withdrawal = Withdrawal { recorded, zeros: self.zeros };
+        let withdrawal = Withdrawal { recorded, in_use: self.in_use || self.force, zeros: self.zeros };
         Scope { nodes: self.node, withdrawal, repair_ledgers: self.repair_ledger }
     }
 }
@@ -375,6 +378,12 @@ impl Report {
             let message = format!("{node}: skipped: {why}; to remove the annotation, begin with: {repair}");
             self.printer.print(Line::Message(message));
         }
+        for (node, Leaving { resource, rule, at, pods_error }) in &plan.in_use {
+            let at = at.map(|at| format!("={at}")).unwrap_or_default();
+            let why = pods_error.as_deref().unwrap_or("pods request it");
+            let message = format!("{node}: kept {resource}{at}: {why} (rule {rule}, deletionPolicy: WhenUnused)");
+            self.printer.print(Line::Message(message));
+        }
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
         self.print(format_args!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run));
         let errors = self.errors(plan);
@@ -387,6 +396,9 @@ impl Report {
         let mut errors = Vec::new();
         if failed + unreadable > 0 {
             errors.push(Error::NotPruned { failed, unreadable });
+        }
+        if !plan.in_use.is_empty() {
+            errors.push(Error::InUse { values: plan.in_use.len() });
         }
         if left > 0 {
             errors.push(Error::Stopped { left });

@@ -43,6 +43,8 @@ pub struct Metrics {
     pub(crate) rules_without_nodes: Gauge,
     /// Missing rules whose values are kept for now, because most rules are missing.
     pub(crate) rules_held: Gauge,
+    /// Recorded values that no rule declares and that pods use.
+    pub(crate) values_leaving: Gauge,
     /// What each rule advertises, and what pods request of it.
     pub(crate) amounts: Amounts,
     /// How many bytes rules take, about, and how many they may.
@@ -81,6 +83,7 @@ pub(crate) struct LeaderGauges {
     pub(crate) rules: [(&'static str, usize); RULE_STATES.len()],
     pub(crate) rules_without_nodes: usize,
     pub(crate) rules_held: usize,
+    pub(crate) values_leaving: usize,
 }
 
 /// Whether listed values were kept when a kubelet started.
@@ -117,6 +120,10 @@ impl Default for Metrics {
             rules_without_nodes: new.metric("rules_without_nodes", "Valid rules that select no node"),
             rules_held: new
                 .metric("rules_held", "Missing rules whose values are kept for now, because most rules are missing"),
+            values_leaving: new.metric(
+                "values_leaving",
+                "Values on nodes that no rule declares and that leave when they are unused (deletionPolicy: WhenUnused)",
+            ),
             amounts: Amounts::default(),
             rules_memory: new.metric("rules_memory_bytes", "Memory that rules take, about"),
             rules_memory_limit: new.metric(
@@ -232,12 +239,14 @@ impl Metrics {
             rules: RULE_STATES.map(|state| (state, 0)),
             rules_without_nodes: 0,
             rules_held: 0,
+            values_leaving: 0,
         };
-        let LeaderGauges { nodes, rules, rules_without_nodes, rules_held } = gauges.unwrap_or(&none);
+        let LeaderGauges { nodes, rules, rules_without_nodes, rules_held, values_leaving } = gauges.unwrap_or(&none);
         set_all(&self.nodes, "state", nodes.iter().copied());
         set_all(&self.rules, "state", *rules);
         set(&self.rules_without_nodes, *rules_without_nodes);
         set(&self.rules_held, *rules_held);
+        set(&self.values_leaving, *values_leaving);
     }
 
     /// Counts the response to a patch.

@@ -21,6 +21,7 @@ use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pool::Pool;
+use crate::planner::Leaving;
 pub(super) use failure::{Attempt, Cause};
 use map::NodeMap;
 pub(super) use state::{NodeState, has_resource};
@@ -37,6 +38,9 @@ pub(super) struct Nodes {
     /// The rules that ledgers name, unless a ledger has changed since they were last read.
     rules_in_ledgers: Option<Arc<NamedRules>>,
     tally: Tally,
+    /// How many values leave, on all nodes, and how many that were at the last call of [`Self::take_leaving_changed`].
+    leaving: usize,
+    leaving_taken: usize,
     /// Most nodes share theirs.
     standings: Pool<Standings>,
 }
@@ -205,6 +209,7 @@ impl Nodes {
     fn remove(&mut self, name: &Arc<str>) {
         if let Some(state) = self.by_name.remove(name) {
             self.rules_in_ledgers = None;
+            self.leaving -= state.leaving.len();
             self.tally.update(name, &state.standings, &[]);
         }
     }
@@ -222,11 +227,34 @@ impl Nodes {
         problems.filter(is_new).map(|(place, _)| place).collect()
     }
 
-    /// Forgets the states of rules on all nodes, so that all their problems are new.
+    /// Replaces the values of a node that no rule declares and that leave when they are unused. Returns those that pods
+    /// are found to keep where they are.
+    pub(super) fn record_leaving(&mut self, name: &str, leaving: Vec<Leaving>) -> Vec<Leaving> {
+        let Some(state) = self.by_name.get_mut(name).filter(|state| *state.leaving != *leaving) else {
+            return Vec::new();
+        };
+        self.leaving = self.leaving + leaving.len() - state.leaving.len();
+        let before = std::mem::replace(&mut state.leaving, leaving.into());
+        let is_new = |leaving: &&Leaving| leaving.at.is_some() && !before.contains(leaving);
+        state.leaving.iter().filter(is_new).cloned().collect()
+    }
+
+    /// Returns how many values leave when they are unused, on all nodes.
+    pub(super) fn leaving(&self) -> usize {
+        self.leaving
+    }
+
+    /// Returns whether another number of values leaves than at the last call.
+    pub(super) fn take_leaving_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.leaving_taken, self.leaving) != self.leaving
+    }
+
+    /// Forgets the states of rules and of leaving values on all nodes, so that all that is reported of them is new.
     pub(super) fn forget_standings(&mut self) {
         let names: Vec<_> = self.by_name.iter().map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             self.record(&name, &[]);
+            self.record_leaving(&name, Vec::new());
         }
     }
 
@@ -277,7 +305,9 @@ impl Nodes {
         let mut rules = NamedRules::default();
         for (ledger, nodes) in distinct(self.by_name.iter().filter_map(|(_, state)| state.node.ledger.as_ref())) {
             let ledger = Ledger::parse(Some(ledger)).unwrap_or_default();
-            rules.add(ledger.entries().map(|(_, entry)| entry.rule.as_str()), nodes);
+            // A rule whose value leaves is known to be gone, or not to declare it.
+            let declared = ledger.entries().filter(|(_, entry)| !entry.is_leaving);
+            rules.add(declared.map(|(_, entry)| entry.rule.as_str()), nodes);
         }
         let rules = Arc::new(rules);
         self.rules_in_ledgers = Some(Arc::clone(&rules));

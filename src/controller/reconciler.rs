@@ -273,7 +273,7 @@ impl Reconciler {
     /// Sends the statuses that are due, if they have changed.
     fn send_statuses(&mut self, deadline: Instant, now: Now, step: &mut Step) {
         let changed = self.fleet.take_changed();
-        self.gauges_changed |= !changed.is_empty();
+        self.gauges_changed |= self.fleet.take_leaving_changed() | !changed.is_empty();
         let exists = |rule: &_| self.rules.get(rule).is_some();
         changed.iter().filter(|rule| exists(rule)).for_each(|rule| self.statuses.touch(rule, now.instant));
         let changed = self.fleet.take_changed_use();
@@ -444,14 +444,15 @@ impl Reconciler {
         self.fleet.enqueue_where(|_| true, now.instant);
     }
 
-    /// Has pods watched while a leader has a rule that depends on them. Once a rule needs the watch, it stays until no
-    /// such rule is left, also while a leader lists the rules again: to begin it costs a list of all pods.
+    /// Has pods watched while a leader has a rule that depends on them, or a value leaves when it is unused. Once a rule
+    /// needs the watch, it stays until no such rule is left, also while a leader lists the rules again: to begin it costs a list of all pods.
     fn follow_usage(&mut self, now: Now, step: &mut Step) {
         let is_on = self.usage.is_on();
         let may_begin = is_on || self.knows_all();
         let nodes = self.fleet.nodes();
         let selects = |rule: &str| is_on || nodes.counts(rule).is_some_and(|counts| counts.selected() > 0);
-        let is_wanted = self.leader.leads(now.instant) && may_begin && self.rules.depend_on_pods(selects);
+        let depends = nodes.leaving() > 0 || self.rules.depend_on_pods(selects);
+        let is_wanted = self.leader.leads(now.instant) && may_begin && depends;
         if is_wanted != is_on {
             self.usage.follow(is_wanted);
             self.report.pods(&self.usage, now);

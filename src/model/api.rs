@@ -117,7 +117,8 @@ pub struct NodeExtendedResourceSpec {
     #[serde(default)]
     pub conflict_policy: ConflictPolicy,
 
-    /// What happens to a value that is no longer declared: Withdraw removes it; Retain leaves it on the node. The
+    /// What happens to a value that is no longer declared: Withdraw removes it; WhenUnused lowers it to what pods on
+    /// the node request, and further as they end, and removes it with the last; Retain leaves it on the node. The
     /// policy applies from the moment the value is written, also after the rule is deleted. A later rule with the
     /// same quantity adopts a retained value; for a rule with another quantity, the value is a conflict.
     #[serde(default)]
@@ -147,11 +148,13 @@ pub enum ConflictPolicy {
 }
 
 /// What happens to a value that is no longer declared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 pub enum DeletionPolicy {
     /// It is removed.
     #[default]
     Withdraw,
+    /// It goes down as pods end, and is removed with the last.
+    WhenUnused,
     /// It stays, and is no longer the controller's own.
     Retain,
 }

@@ -60,17 +60,57 @@ impl<'de> Deserialize<'de> for Ledger {
 
 /// One resource in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "StoredEntry")]
 pub struct Entry {
     /// The written quantity, in canonical form.
     pub quantity: String,
     /// The name of the rule that declared it.
     pub rule: String,
     /// What happens to the value when it is no longer declared: the rule may be gone by then.
-    #[serde(default, rename = "deletionPolicy")]
     pub deletion_policy: DeletionPolicy,
+    /// Whether no rule declares it anymore and it goes down as pods end, as [`DeletionPolicy::WhenUnused`] demands. A list
+    /// that lacks its rule says nothing new.
+    pub is_leaving: bool,
     /// Fields of later versions, which are kept. None is an object.
-    #[serde(flatten)]
     pub unknown: BTreeMap<String, Value>,
+}
+
+/// An entry as the annotation has it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredEntry {
+    quantity: String,
+    rule: String,
+    #[serde(default)]
+    deletion_policy: StoredPolicy,
+    /// A field of its own: a version that does not know it withdraws the value, where it could not read a ledger with a
+    /// policy that it does not know.
+    #[serde(default)]
+    when_unused: bool,
+    #[serde(default)]
+    leaving: bool,
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
+}
+
+#[derive(Default, Deserialize)]
+enum StoredPolicy {
+    #[default]
+    Withdraw,
+    Retain,
+}
+
+impl From<StoredEntry> for Entry {
+    fn from(stored: StoredEntry) -> Self {
+        let StoredEntry { quantity, rule, deletion_policy, when_unused, leaving, unknown } = stored;
+        let deletion_policy = match deletion_policy {
+            StoredPolicy::Retain => DeletionPolicy::Retain,
+            StoredPolicy::Withdraw if when_unused => DeletionPolicy::WhenUnused,
+            StoredPolicy::Withdraw => DeletionPolicy::Withdraw,
+        };
+        let is_leaving = leaving && deletion_policy == DeletionPolicy::WhenUnused;
+        Self { quantity, rule, deletion_policy, is_leaving, unknown }
+    }
 }
 
 /// Why a ledger cannot be read. It is unknown who changed it, so the controller does not change that node.
@@ -179,11 +219,14 @@ impl Ledger {
 /// Compact JSON: quantity, rule, the optional fields, then fields of later versions by name.
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { quantity, rule, deletion_policy, unknown } = self;
+        let Self { quantity, rule, deletion_policy, is_leaving, unknown } = self;
         write!(f, r#"{{"quantity":{},"rule":{}"#, quoted(quantity), quoted(rule))?;
-        if *deletion_policy == DeletionPolicy::Retain {
-            f.write_str(r#","deletionPolicy":"Retain""#)?;
-        }
+        f.write_str(match deletion_policy {
+            DeletionPolicy::Withdraw => "",
+            DeletionPolicy::WhenUnused if *is_leaving => r#","whenUnused":true,"leaving":true"#,
+            DeletionPolicy::WhenUnused => r#","whenUnused":true"#,
+            DeletionPolicy::Retain => r#","deletionPolicy":"Retain""#,
+        })?;
         for (key, value) in unknown {
             write!(f, ",{}:{value}", quoted(key))?;
         }
@@ -202,11 +245,15 @@ mod tests {
     #[test]
     fn ledger_roundtrip_is_lossless() {
         let kept = r#""example.com/key":{"quantity":"4","rule":"a","deletionPolicy":"Retain"}"#;
-        let text = format!(r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},{kept}}}"#);
+        let text = format!(
+            r#"{{"example.com/dongle":{{"quantity":"4","rule":"dongle"}},"example.com/idle":{{"quantity":"4","rule":"a","whenUnused":true}},"example.com/idler":{{"quantity":"4","rule":"a","whenUnused":true,"leaving":true}},{kept}}}"#
+        );
         let mut ledger = Ledger::parse(Some(&text)).unwrap();
         assert_eq!(ledger.length(), text.len());
         assert_eq!(ledger.to_annotation(), Some(text));
         ledger.remove("example.com/dongle");
+        ledger.remove("example.com/idle");
+        ledger.remove("example.com/idler");
         assert_eq!(ledger.length(), kept.len() + 2);
         assert_eq!(ledger.to_annotation(), Some(format!("{{{kept}}}")));
         ledger.remove("example.com/key");
@@ -239,6 +286,8 @@ mod tests {
             (r#"{"cpu":{"quantity":"4","rule":"a"}}"#, "not an extended"),
             (r#"{"example.com/a":{"quantity":"x","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"1","rule":"a","deletionPolicy":"?"}}"#, "cannot be read"),
+            (r#"{"example.com/a":{"quantity":"1","rule":"a","deletionPolicy":"WhenUnused"}}"#, "cannot be read"),
+            (r#"{"example.com/a":{"quantity":"1","rule":"a","whenUnused":"true"}}"#, "cannot be read"),
             (r#"{"example.com/a":{"quantity":"0","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"-1","rule":"a"}}"#, "cannot be declared"),
             (r#"{"example.com/a":{"quantity":"1.5","rule":"a"}}"#, "cannot be declared"),

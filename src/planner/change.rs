@@ -122,8 +122,8 @@ pub enum Action {
         quantity: String,
         /// The rule that declares less.
         rule: Arc<str>,
-        /// The declared quantity.
-        declared: String,
+        /// The declared quantity; `None` if the rule declares none anymore, and its `deletionPolicy` is `WhenUnused`.
+        declared: Option<String>,
     },
     /// Restores a quantity that was changed or removed.
     Repair {
@@ -360,7 +360,11 @@ impl fmt::Display for Change {
                 write!(f, "advertised {resource}={quantity} (rule {rule})")
             }
             Action::Hold { quantity, rule, declared } => {
-                write!(f, "held {resource} at {quantity}, which pods request (rule {rule} declares {declared})")
+                write!(f, "held {resource} at {quantity}, which pods request (rule {rule} ")?;
+                match declared {
+                    Some(declared) => write!(f, "declares {declared})"),
+                    None => f.write_str("no longer declares it; it leaves as they end)"),
+                }
             }
             Action::Repair { quantity, rule, observed, manager }
             | Action::TakeOver { quantity, rule, observed, manager } => {

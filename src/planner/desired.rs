@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::declared::OnNode;
 use super::input::PlanningInput;
+use super::observed::Observed;
 use super::rules::{Rule, RuleSet};
 use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::model::ledger::{Entry, Ledger};
@@ -36,6 +37,8 @@ pub(super) struct Desired {
     pub(super) priority: Option<i32>,
     /// Whether the rule is frozen: it keeps its values, and adds none.
     pub(super) is_frozen: bool,
+    /// Whether no rule declares the resource, and the value stays while pods use it.
+    pub(super) is_leaving: bool,
     /// Whether the quantity is read from the node.
     pub(super) is_derived: bool,
     /// Whether the quantity is what the ledger records, because the rule declares none now.
@@ -48,8 +51,10 @@ pub(super) struct Desired {
 
 /// Returns the deciding rule for each resource. The values of a frozen rule stay as the ledger records them, since pods
 /// may be using them: another rule decides only with a higher priority. So do those of a rule whose quantity on the node
-/// is unknown.
+/// is unknown. A value that leaves when it is unused counts as declared to be 0, and no rule that is frozen by now keeps
+/// it.
 pub(super) fn desired<'a>(
+    node: &Node,
     ledger: &'a Ledger,
     selecting: &[Selecting<'a>],
     rules: &RuleSet,
@@ -57,7 +62,8 @@ pub(super) fn desired<'a>(
 ) -> BTreeMap<&'a str, Desired> {
     let frozen = ledger.entries().filter_map(|(resource, entry)| {
         let priority = rules.frozen_priority(&entry.rule);
-        let frozen = rules.is_frozen(&entry.rule).then_some(entry)?;
+        let is_frozen = rules.is_frozen(&entry.rule) && !entry.is_leaving;
+        let frozen = is_frozen.then_some(entry)?;
         Some((resource, Desired::frozen(frozen, priority)?))
     });
     let mut desired: BTreeMap<_, _> = frozen.collect();
@@ -92,6 +98,16 @@ pub(super) fn desired<'a>(
             desired.insert(resource, kept);
         }
     }
+    for (resource, entry) in ledger.entries() {
+        // A value that another client has overwritten is released.
+        let leaves = || {
+            entry.deletion_policy == DeletionPolicy::WhenUnused
+                && !Observed::on(node, ledger, resource).is_overwritten()
+        };
+        if !desired.contains_key(resource) && leaves() {
+            desired.insert(resource, Desired::leaving(entry));
+        }
+    }
     desired
 }
 
@@ -102,6 +118,7 @@ impl Desired {
             rule: entry.rule.as_str().into(),
             priority,
             is_frozen: true,
+            is_leaving: false,
             is_derived: false,
             is_recorded: true,
             created: None,
@@ -109,6 +126,23 @@ impl Desired {
             deletion_policy: entry.deletion_policy,
             shrink_policy: ShrinkPolicy::WhenFree,
         })
+    }
+
+    /// Returns the end of a value that no rule declares, as far as pods let it go.
+    fn leaving(entry: &Entry) -> Self {
+        Self {
+            quantity: Quantity::default(),
+            rule: entry.rule.as_str().into(),
+            priority: None,
+            is_frozen: false,
+            is_leaving: true,
+            is_derived: false,
+            is_recorded: false,
+            created: None,
+            conflict_policy: ConflictPolicy::Keep,
+            deletion_policy: entry.deletion_policy,
+            shrink_policy: ShrinkPolicy::WhenFree,
+        }
     }
 
     /// Returns the recorded state, which stays while the quantity of the rule is unknown.
@@ -127,6 +161,7 @@ impl Desired {
             rule: Arc::clone(&rule.name),
             priority: Some(rule.priority),
             is_frozen: false,
+            is_leaving: false,
             is_derived: false,
             is_recorded: false,
             created: rule.created,
@@ -158,6 +193,7 @@ impl Desired {
             quantity: quantity.to_string(),
             rule: self.rule.to_string(),
             deletion_policy: self.deletion_policy,
+            is_leaving: self.is_leaving,
             unknown: recorded.map(|recorded| recorded.unknown.clone()).unwrap_or_default(),
         }
     }

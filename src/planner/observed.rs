@@ -88,12 +88,12 @@ impl<'a> Observed<'a> {
     }
 
     pub(super) fn is_recorded_as(&self, entry: &Entry) -> bool {
-        let Entry { quantity, rule, deletion_policy, unknown: _ } = entry;
+        let Entry { quantity, rule, deletion_policy, is_leaving, unknown: _ } = entry;
         let quantity = quantity.parse().ok();
         self.recorded_quantity() == quantity
-            && self
-                .recorded
-                .is_some_and(|recorded| (&recorded.rule, &recorded.deletion_policy) == (rule, deletion_policy))
+            && self.recorded.is_some_and(|it| {
+                (&it.rule, &it.deletion_policy, &it.is_leaving) == (rule, deletion_policy, is_leaving)
+            })
     }
 
     /// Returns the larger of the two maps' values.

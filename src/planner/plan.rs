@@ -14,8 +14,24 @@ use crate::model::quantity::Quantity;
 pub struct NodePlan {
     /// The outcome of each rule that selects the node, by precedence.
     pub outcomes: Vec<(Arc<str>, Outcome)>,
+    /// The recorded values that no rule declares and that leave when they are unused, as `deletionPolicy: WhenUnused`
+    /// demands.
+    pub leaving: Vec<Leaving>,
     /// The changes.
     pub plan: Plan,
+}
+
+/// A value that no rule declares and that leaves when no pod uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// The resource.
+    pub resource: Arc<str>,
+    /// The rule that declared it.
+    pub rule: Arc<str>,
+    /// The quantity that stays; `None` if that is nothing, or not decided.
+    pub at: Option<Quantity>,
+    /// Why pods cannot be listed, if they cannot; otherwise pods request this quantity.
+    pub pods_error: Option<Arc<str>>,
 }
 
 /// The changes of one node.
@@ -43,7 +59,7 @@ impl NodePlan {
             (true, false) => Plan::InSync,
             (false, _) => Plan::Patch { changes, needs_pods },
         };
-        Self { outcomes, plan }
+        Self { outcomes, leaving: Vec::new(), plan }
     }
 
     /// Returns the plan of a node whose ledger cannot be read, so that the controller does not know its own values.
@@ -51,7 +67,7 @@ impl NodePlan {
         let message: Arc<str> = format!("{error}; nothing on the node changes until you repair or remove it").into();
         let outcome =
             |rule: &&Arc<Rule>| (Arc::clone(&rule.name), Outcome::InvalidLedger { message: Arc::clone(&message) });
-        Self { outcomes: selecting.iter().map(outcome).collect(), plan: Plan::Blocked(error) }
+        Self { outcomes: selecting.iter().map(outcome).collect(), leaving: Vec::new(), plan: Plan::Blocked(error) }
     }
 
     /// Returns the changes of the patch, if there is one.

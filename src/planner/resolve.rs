@@ -1,5 +1,6 @@
 //! Decides, resource by resource, the target value on a node and the changes to reach it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::declared::OnNode;
 use super::desired::{Desired, Selecting, desired};
 use super::input::{NewValues, PlanningInput, PodUsage};
 use super::observed::Observed;
-use super::plan::{NodePlan, Outcome};
+use super::plan::{Leaving, NodePlan, Outcome};
 use super::room::Room;
 use super::rules::{Rule, RuleSet};
 use super::{repairs, withdraw};
@@ -47,7 +48,7 @@ fn resolve(
 ) -> NodePlan {
     let mut resolver = Resolver { node, ledger, input, changes: Vec::new(), needs_pods: false, room: None };
     let selecting = &Selecting::on(node, rules_here);
-    let desired = desired(ledger, selecting, rules, input);
+    let desired = desired(node, ledger, selecting, rules, input);
     let mut decided = BTreeMap::new();
     // Where there is not room for all, precedence decides, and not the name of the resource.
     let mut in_turn: Vec<_> = desired.iter().collect();
@@ -63,6 +64,16 @@ fn resolve(
         }
     }
 
+    let leaving = desired.iter().filter(|(_, desired)| desired.is_leaving);
+    let leaving = leaving.map(|(resource, desired)| {
+        let (at, pods_error) = match decided.get(resource) {
+            Some(Outcome::Held { at, pods_error }) => (Some(*at), pods_error.clone()),
+            Some(Outcome::AwaitingPods { pods_error }) => (None, pods_error.clone()),
+            _ => (None, None),
+        };
+        Leaving { resource: (*resource).into(), rule: Arc::clone(&desired.rule), at, pods_error }
+    });
+    let leaving = leaving.collect();
     let mut outcomes = Vec::with_capacity(selecting.len());
     for (place, this) in selecting.iter().enumerate() {
         let Selecting { rule, quantity } = this;
@@ -87,7 +98,7 @@ fn resolve(
         };
         outcomes.extend(outcome.map(|outcome| (Arc::clone(&rule.name), outcome)));
     }
-    NodePlan::new(outcomes, resolver.changes, resolver.needs_pods)
+    NodePlan { leaving, ..NodePlan::new(outcomes, resolver.changes, resolver.needs_pods) }
 }
 
 /// Returns the outcome of a rule whose value is there, though perhaps not the one that it declares by now.
@@ -160,7 +171,16 @@ impl Resolver<'_> {
             true => Outcome::Advertised,
             false => self.holds(Some(quantity)),
         });
-        let entry = desired.entry(quantity, observed.recorded);
+        if let (true, Some(recorded)) = (quantity.is_zero(), observed.recorded) {
+            let withdrawal = withdraw::withdraw_entry(resource, recorded, &observed);
+            // The next pod would take what the last has freed.
+            self.changes.push(Change { step: Some(Ordering::Less), ..withdrawal });
+            return outcome;
+        }
+        let mut entry = desired.entry(quantity, observed.recorded);
+        // That a value leaves is recorded with what pods request.
+        let was_leaving = observed.recorded.is_some_and(|recorded| recorded.is_leaving);
+        entry.is_leaving &= was_leaving || matches!(self.input.pods, PodUsage::Known(_));
         if observed.is_recorded_as(&entry) && observed.is(quantity) || !may_write(Some(quantity)) {
             return outcome;
         }
@@ -240,7 +260,8 @@ impl Resolver<'_> {
                 Action::Repair { quantity, rule, observed, manager }
             }
             Ownership::Own if *at != desired.quantity && self.is_requested(*at, seen) => {
-                Action::Hold { quantity, rule, declared: desired.quantity.to_string() }
+                let declared = (!desired.is_leaving).then(|| desired.quantity.to_string());
+                Action::Hold { quantity, rule, declared }
             }
             Ownership::Own => Action::Advertise { quantity, rule },
         }

@@ -6,6 +6,7 @@ mod case;
 mod contested;
 mod derived;
 mod frozen;
+mod leaving;
 mod ledger_room;
 mod lowering;
 mod new_values;

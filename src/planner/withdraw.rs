@@ -1,11 +1,13 @@
 //! Withdraws what ledgers record: what no rule declares anymore, or what is asked for regardless of rules.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::change::{Action, Change, Edit, LedgerEdit, ReleaseCause, ValueEdit};
 use super::condition;
+use super::input::PodUsage;
 use super::observed::Observed;
-use super::plan::NodePlan;
+use super::plan::{Leaving, NodePlan};
 use crate::model::api::DeletionPolicy;
 use crate::model::ledger::{self, Entry, Ledger};
 use crate::model::node::Node;
@@ -18,6 +20,8 @@ const UNKNOWN_RULE: &str = "unknown";
 pub struct Withdrawal {
     /// Which values that the ledger records.
     pub recorded: Recorded,
+    /// Whether to withdraw also what leaves when it is unused and pods request (`deletionPolicy: WhenUnused`).
+    pub in_use: bool,
     /// Whether to remove zeros that a removed device plugin left behind: resources that are 0 in both maps.
     pub zeros: bool,
 }
@@ -45,28 +49,46 @@ impl Recorded {
 }
 
 /// Plans the withdrawal of what a node's ledger records. Values to retain, and values that another field manager has
-/// overwritten, are released.
+/// overwritten, are released. A value that leaves when it is unused stays if pods request it, or may.
 #[must_use]
-pub fn withdraw(node: &Node, withdrawal: &Withdrawal) -> NodePlan {
+pub fn withdraw(node: &Node, withdrawal: &Withdrawal, pods: &PodUsage) -> NodePlan {
     let ledger = match Ledger::parse(node.ledger.as_deref()) {
         Ok(ledger) => ledger,
         Err(error) => return NodePlan::blocked(&[], error),
     };
-    let Withdrawal { recorded, zeros } = withdrawal;
-    let entries = ledger.entries();
-    let mut changes: Vec<_> = entries
-        .filter(|(_, entry)| recorded.includes(&entry.rule))
-        .map(|(resource, entry)| withdraw_entry(resource, entry, &Observed::on(node, &ledger, resource)))
-        .collect();
+    let Withdrawal { recorded, in_use, zeros } = withdrawal;
+    let (mut changes, mut leaving) = (Vec::new(), Vec::new());
+    for (resource, entry) in ledger.entries().filter(|(_, entry)| recorded.includes(&entry.rule)) {
+        let observed = Observed::on(node, &ledger, resource);
+        match still_used(resource, entry, &observed, pods).filter(|_| !in_use) {
+            Some(used) => leaving.push(used),
+            None => changes.push(withdraw_entry(resource, entry, &observed)),
+        }
+    }
     if *zeros {
         let unlisted = node.zeros().filter(|resource| ledger.get(resource).is_none());
         changes.extend(unlisted.map(remove_zero));
     }
-    if *recorded == Recorded::All {
+    if *recorded == Recorded::All && leaving.is_empty() {
         let is_alone = changes.is_empty();
         changes.extend(condition::remove_from(node, is_alone));
     }
-    NodePlan::new(Vec::new(), changes, false)
+    let needs_pods = !leaving.is_empty() && *pods == PodUsage::NotFetched;
+    NodePlan { leaving, ..NodePlan::new(Vec::new(), changes, needs_pods) }
+}
+
+/// Returns what stays of an entry that leaves when it is unused; `None` if it may go.
+fn still_used(resource: &str, entry: &Entry, observed: &Observed<'_>, pods: &PodUsage) -> Option<Leaving> {
+    if entry.deletion_policy != DeletionPolicy::WhenUnused || observed.is_overwritten() {
+        return None;
+    }
+    let pods_error = match pods {
+        PodUsage::Known(requests) if requests.bound.get(resource).is_zero() => return None,
+        PodUsage::Known(_) | PodUsage::NotFetched => None,
+        PodUsage::Unavailable(error) | PodUsage::LastKnown { why: error, .. } => Some(Arc::clone(error)),
+    };
+    let at = observed.recorded_quantity();
+    Some(Leaving { resource: resource.into(), rule: entry.rule.as_str().into(), at, pods_error })
 }
 
 /// Plans the withdrawal for a node whose ledger cannot be read: it withdraws the controller's values according to
@@ -103,7 +125,7 @@ pub(super) fn withdraw_entry(resource: &str, entry: &Entry, observed: &Observed<
         let manager = observed.manager().cloned();
         let cause = ReleaseCause::Overwritten { observed: observed.to_string(), manager };
         (Action::Release { rule, cause }, ValueEdit::Keep)
-    } else if entry.deletion_policy == DeletionPolicy::Withdraw {
+    } else if entry.deletion_policy != DeletionPolicy::Retain {
         (Action::Withdraw { rule }, ValueEdit::Remove)
     } else {
         let restored = observed.is_zeroed().then(|| entry.quantity.clone());

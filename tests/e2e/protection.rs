@@ -7,7 +7,7 @@
 mod admission;
 mod from_files;
 mod lifecycle;
-mod presence;
+pub(crate) mod presence;
 
 use harness::objects::{DONGLE, LEDGER};
 use harness::{Cluster, protection};

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-use harness::objects::{DONGLE, condition, pod, quantity};
+use harness::objects::{DONGLE, condition, ledger, pod, quantity};
 use harness::{Cluster, ControlPlane, Controller, SharedCluster, wait_next_second, wait_until};
 use serde_json::{Value, json};
 
-use crate::support::{permissions, pods};
+use crate::protection::presence::wait_metric;
+use crate::support::{permissions, pods, program};
 
 fn cluster() -> SharedCluster {
     Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(1))
@@ -87,6 +88,50 @@ fn immediate_shrink_and_withdrawal_ignore_running_pods() {
         quantity(node, "capacity", "example.com/key").is_none()
     });
     cluster.wait_running("key");
+    controller.stop();
+}
+
+/// While no new pod fits, and through a restart of the controller, which knows it from the ledger.
+#[test]
+fn value_that_leaves_when_it_is_unused_follows_pods_down_and_goes_with_the_last() {
+    let cluster = cluster();
+    let controller = Controller::start(&cluster);
+    cluster.apply_rule("dongle", &json!({"deletionPolicy": "WhenUnused", "shrinkPolicy": "Immediate"}));
+    cluster.wait_ready("dongle", "1/1");
+    for (name, dongles) in [("two", "2"), ("one", "1")] {
+        cluster.apply(&pod(name, DONGLE, dongles).to_string());
+        cluster.wait_running(name);
+    }
+    cluster.kubectl(&["delete", "ner", "dongle"]);
+    cluster.wait_advertised("node-1", DONGLE, "3");
+    let note = "Kept example.com/dongle on node-1 at 3, which pods request";
+    cluster.wait_event("node-1", "Leaving", note);
+    wait_metric(&controller, "values_leaving 1");
+    let run = |args: &[&str]| program::run(&cluster.control_plane.kubeconfig(), args, None);
+    let top = run(&["top"]);
+    assert!(top.stdout.contains("<none> (leaving)"), "{top:?}");
+    cluster.apply(&pod("late", DONGLE, "1").to_string());
+    cluster.wait_for("the scheduler to find no node", &["pod", "late"], |pod| {
+        condition(&pod["status"], "PodScheduled") == ("False", "Unschedulable")
+    });
+
+    controller.kill();
+    cluster.kubectl(&["delete", "pod", "one", "--force", "--grace-period=0"]);
+    cluster.write_quantity("node-1", DONGLE, "0");
+    let controller = Controller::start(&cluster);
+    cluster.wait_advertised("node-1", DONGLE, "2");
+    controller.stop();
+    let prune = run(&["prune", "--all", "--yes"]);
+    let kept = "node-1: kept example.com/dongle=2: pods request it (rule dongle, deletionPolicy: WhenUnused)";
+    assert!(prune.stderr.contains(kept) && prune.code == 1, "{prune:?}");
+    cluster.wait_advertised("node-1", DONGLE, "2");
+
+    let controller = Controller::start(&cluster);
+    cluster.kubectl(&["delete", "pod", "two", "--force", "--grace-period=0"]);
+    cluster.wait_withdrawn("node-1", DONGLE);
+    assert_eq!(ledger(&cluster.node("node-1")), None);
+    wait_metric(&controller, "values_leaving 0");
+    assert_eq!(cluster.get(&["pod", "late"])["spec"]["nodeName"], Value::Null);
     controller.stop();
 }
 

@@ -66,6 +66,32 @@ fn shrink_kills_running_pods_only_under_immediate() {
     controller.stop();
 }
 
+/// A rule that is deleted while a pod runs, the controller killed, and the kubelet restarted.
+#[test]
+fn value_that_leaves_when_it_is_unused_kills_no_running_pod() {
+    let cluster = Cluster::start();
+    let mut controller = Controller::start(&cluster);
+    let mut kubelet = start_kubelet(&cluster, "node-1", TICK);
+    for round in 1..=10 {
+        let pod = format!("pod-{round}");
+        cluster.apply_rule("dongle", &json!({"deletionPolicy": "WhenUnused"}));
+        cluster.wait_advertised("node-1", DONGLE, "4");
+        run_pod(&cluster, &pod, "node-1");
+        cluster.kubectl(&["delete", "ner", "dongle"]);
+        cluster.wait_advertised("node-1", DONGLE, "3");
+        controller.kill();
+        let fate = fate_after(&cluster, &mut kubelet, &pod, Kubelet::restart);
+        assert_eq!(fate, Fate::Survived, "{}", kubelet.log());
+        controller = Controller::start(&cluster);
+        cluster.kubectl(&["delete", "pod", &pod, "--now"]);
+        cluster.wait_for("the value to leave", &["node", "node-1"], |node| {
+            ledger(node).is_none() && quantity(node, "allocatable", DONGLE).is_none()
+        });
+    }
+    println!("under deletionPolicy WhenUnused a pod survived 10 of 10 restarts after its rule was deleted");
+    controller.stop();
+}
+
 /// A rule that is deleted and recreated with a lower quantity while a pod runs: an absent value is harmless, but
 /// too low a value would kill the pod when its kubelet restarts.
 #[test]

@@ -77,6 +77,9 @@ pub(super) struct Owners {
     /// Who wrote it where no rule applies, according to managedFields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) managers: Vec<String>,
+    /// On how many nodes no rule declares it, and it leaves when it is unused.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(super) leaving: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -110,6 +113,9 @@ pub(super) struct ShareView {
     /// How much more pods request than there is, for example after the value was lowered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) excess: Option<String>,
+    /// The rule that declared the value, if none does now and it leaves when it is unused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) leaving: Option<String>,
     pub(super) pods: Vec<PodView>,
 }
 
@@ -181,6 +187,7 @@ impl Owners {
             rules: inventory.rules.is_some().then(names),
             device_class: of_resource.class.map(str::to_owned),
             managers: of_resource.other_managers().into_iter().map(str::to_owned).collect(),
+            leaving: of_resource.shares.values().filter(|share| share.leaving.is_some()).count(),
         }
     }
 
@@ -196,9 +203,15 @@ impl Owners {
             }
         };
         let class = self.device_class.iter().map(|class| format!("DeviceClass {class}"));
-        let others: Vec<_> = class.chain(self.managers.iter().cloned()).collect();
+        let leaving = (self.leaving > 0).then(|| "leaving".to_owned());
+        let others: Vec<_> = class.chain(self.managers.iter().cloned()).chain(leaving).collect();
         if others.is_empty() { rules } else { format!("{rules} ({})", others.join(", ")) }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Returns what the marks of rules mean.
@@ -225,6 +238,7 @@ impl ShareView {
             // On a node that does not exist, nothing is free.
             free: ((share.is_known || share.is_missing) && knows_pods).then(|| share.free().to_string()),
             excess: (share.is_known && !excess.is_zero()).then(|| excess.to_string()),
+            leaving: share.leaving.clone(),
             pods: PodView::list(&share.pods, namespace),
         }
     }
@@ -241,7 +255,8 @@ impl ShareView {
         let excess = self.excess.as_ref().map(|excess| format!("pods request {excess} more than there is"));
         let differs = self.capacity != self.allocatable;
         let capacity = differs.then(|| format!("capacity {}", self.capacity.as_deref().unwrap_or("absent")));
-        let remarks: Vec<_> = excess.into_iter().chain(capacity).collect();
+        let leaving = self.leaving.as_ref().map(|rule| format!("leaving: rule {rule} no longer declares it"));
+        let remarks: Vec<_> = excess.into_iter().chain(capacity).chain(leaving).collect();
         (!remarks.is_empty()).then(|| remarks.join(", "))
     }
 }

@@ -91,7 +91,7 @@ pub struct RuleResult {
 
 impl NodeDiff {
     pub(super) fn new(node: &Node, plan: NodePlan, rules: &Rules) -> Self {
-        let NodePlan { outcomes, plan } = plan;
+        let NodePlan { outcomes, leaving: _, plan } = plan;
         let (changes, mut invalid_ledger) = match plan {
             Plan::Patch { changes, .. } => (changes, None),
             Plan::Blocked(error) => (Vec::new(), Some(error)),

@@ -37,8 +37,11 @@ pub(super) fn change(
             }
             why
         }
-        Action::Hold { quantity, rule, declared } => {
+        Action::Hold { quantity, rule, declared: Some(declared) } => {
             format!("{} declares {declared}; pods request {quantity}", winner(rule))
+        }
+        Action::Hold { quantity, rule, declared: None } => {
+            format!("{}; pods request {quantity} (deletionPolicy: WhenUnused)", gone(rule, resource, rules))
         }
         Action::Repair { rule, manager, .. } => match manager {
             Some(_) => {

@@ -259,7 +259,7 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
 
 #[test]
 fn diff_rejects_duplicate_and_unnamed_nodes() {
-    let in_sync = || NodePlan { outcomes: Vec::new(), plan: Plan::InSync };
+    let in_sync = || NodePlan { outcomes: Vec::new(), leaving: Vec::new(), plan: Plan::InSync };
     let mut preview = Preview::new(Rules::default(), Filter::default(), Detail::default());
     let node = read(&node([None, None], None));
     assert_eq!(preview.add(&node, in_sync(), None), Ok(()));

@@ -43,6 +43,8 @@ pub(in crate::cli) struct Share<'i> {
     pub(in crate::cli) is_selected: bool,
     /// Who wrote the value last, if not this project's controller.
     pub(in crate::cli) manager: Option<&'i str>,
+    /// The rule that declared the value, if none does now and it leaves when it is unused.
+    pub(in crate::cli) leaving: Option<String>,
 }
 
 impl<'i> Use<'i> {

@@ -3,15 +3,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::{StreamExt as _, stream};
 use kube::{Api, Client};
 use thiserror::Error;
 
 use crate::cluster::error::describe;
+use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, FactNames, Interner};
+use crate::planner::Leaving;
+use crate::planner::input::PodUsage;
 use crate::planner::withdraw::Recorded;
+
+/// The number of nodes whose pods are listed at the same time.
+const PODS_AT_ONCE: usize = 4;
 
 /// The plan for all nodes.
 #[derive(Debug, Default)]
@@ -22,6 +29,8 @@ pub struct PrunePlan {
     pub planned: Vec<NodePrune>,
     /// Nodes that do not change because their ledger cannot be read.
     pub unreadable: Vec<(Arc<str>, InvalidLedger)>,
+    /// Values that stay because pods request them, by node.
+    pub in_use: Vec<(Arc<str>, Leaving)>,
     /// Zeros that stay, by node: without `--zeros`.
     pub zeros: Vec<(Arc<str>, String)>,
     /// The rules given by name that no ledger lists.
@@ -58,36 +67,52 @@ pub async fn plan_prune(
         Recorded::OfRules(rules) => rules.clone(),
         Recorded::None | Recorded::All => BTreeSet::new(),
     };
+    let mut used = Vec::new();
     let empty = || PrunePlan { unlisted_rules: named.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
     let mut interner = Interner::keeping(FactNames::All);
     for name in scope.nodes.iter().collect::<BTreeSet<_>>() {
         let node = api.get(name).await;
         let node = node.map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;
-        plan_prune.add(node, scope, &mut interner);
+        used.extend(plan_prune.add(node, scope, &mut interner));
         progress(plan_prune.nodes);
     }
     if scope.nodes.is_empty() {
         let on_page = |page| match page {
-            Page::Restarted => plan_prune = empty(),
+            Page::Restarted => {
+                plan_prune = empty();
+                used.clear();
+            }
             Page::Items(nodes) => {
-                nodes.into_iter().for_each(|node| plan_prune.add(node, scope, &mut interner));
+                used.extend(nodes.into_iter().filter_map(|node| plan_prune.add(node, scope, &mut interner)));
                 progress(plan_prune.nodes);
             }
         };
         paging::list(&api, on_page).await.map_err(|error| PlanPruneError::List(Box::new(error)))?;
     }
+    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
+    let lists = used.into_iter().map(|planned| {
+        let pods = requests.clone().pods(Arc::clone(&planned.node().name));
+        async move { (planned, pods.await) }
+    });
+    let mut lists = stream::iter(lists).buffer_unordered(PODS_AT_ONCE);
+    while let Some((planned, pods)) = lists.next().await {
+        let pods = pods.map_or_else(|error| PodUsage::Unavailable(describe_pods_error(&error).into()), PodUsage::Known);
+        plan_prune.add_planned(planned.with_pods(pods, scope));
+    }
+    plan_prune.planned.sort_by(|one, other| one.node().name.cmp(&other.node().name));
     Ok(plan_prune)
 }
 
 impl PrunePlan {
-    fn add(&mut self, node: ApiNode, scope: &Scope, interner: &mut Interner) {
+    /// Plans a node. Returns it if it must be planned again with the requests of its pods.
+    fn add(&mut self, node: ApiNode, scope: &Scope, interner: &mut Interner) -> Option<NodePrune> {
         self.nodes += 1;
         let planned = NodePrune::new(node, scope, interner);
         let node = planned.node();
         if let Some(unreadable) = planned.blocked() {
             self.unreadable.push((Arc::clone(&node.name), unreadable.clone()));
-            return;
+            return None;
         }
         if !self.unlisted_rules.is_empty()
             && let Ok(ledger) = Ledger::parse(node.ledger.as_deref())
@@ -100,6 +125,16 @@ impl PrunePlan {
             let zeros = node.zeros().map(|resource| (Arc::clone(&node.name), resource.to_owned()));
             self.zeros.extend(zeros);
         }
+        if planned.needs_pods() {
+            return Some(planned);
+        }
+        self.add_planned(planned);
+        None
+    }
+
+    fn add_planned(&mut self, planned: NodePrune) {
+        let node = &planned.node().name;
+        self.in_use.extend(planned.in_use().iter().map(|value| (Arc::clone(node), value.clone())));
         if !planned.changes().is_empty() {
             self.planned.push(planned);
         }

@@ -33,7 +33,11 @@ pub(super) fn entries(scope: &Scope, record: &NodeRecord, rules: Option<&[RuleOb
         let ledger::Entry { quantity, rule, deletion_policy, .. } = recorded;
         let is_gone = rules.is_some_and(|rules| rules.iter().all(|object| *object.name != **rule));
         let differs = difference(node, resource, quantity);
-        let policy = if *deletion_policy == DeletionPolicy::Retain { ", to be retained" } else { "" };
+        let policy = match deletion_policy {
+            DeletionPolicy::Withdraw => "",
+            DeletionPolicy::WhenUnused => ", to leave when it is unused",
+            DeletionPolicy::Retain => ", to be retained",
+        };
         let gone = if is_gone { "; the rule does not exist" } else { "" };
         let what = format!("{resource} is {quantity}{policy}{}{gone}", differs.clone().unwrap_or_default());
         entry(Some(rule), is_gone || differs.is_some(), what)

@@ -8,7 +8,7 @@ use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
-use crate::planner::{Action, Change, ReleaseCause};
+use crate::planner::{Action, Change, Leaving, ReleaseCause};
 
 /// An Event without its subject.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl EventTemplate {
                 );
                 warning("TakenOver", "Patch", text)
             }
-            Action::Hold { quantity, rule, declared } => {
+            Action::Hold { quantity, rule, declared: Some(declared) } => {
                 let text = format!(
                     "Held {resource} on {node} at {quantity}, which pods request; rule {rule} declares \
                      {declared}. The value goes down as pods end"
@@ -84,13 +84,30 @@ impl EventTemplate {
                 );
                 warning("Released", "Patch", text)
             }
-            Action::Advertise { .. }
+            // Reported once the node shows it: see [`Self::for_leaving`].
+            Action::Hold { declared: None, .. }
+            | Action::Advertise { .. }
             | Action::RemoveZero
             | Action::RemoveLedger
             | Action::SetCondition(_)
             | Action::RemoveCondition => return None,
         };
         Some(template)
+    }
+
+    /// Returns the Event of a value that no rule declares and that stays while pods use it.
+    pub(crate) fn for_leaving(node: &str, leaving: &Leaving) -> Option<Self> {
+        let Leaving { resource, rule, at, pods_error } = leaving;
+        let at = at.as_ref()?;
+        let why = match pods_error {
+            Some(error) => format!("until it is known what pods request: {error}"),
+            None => "which pods request, and goes down as they end".to_owned(),
+        };
+        let text = format!(
+            "Kept {resource} on {node} at {at}, {why}: rule {rule} no longer declares it there, and its deletionPolicy \
+             was WhenUnused"
+        );
+        Some(normal("Leaving", "Plan", text))
     }
 
     /// Returns the Event of a rule's state on a node that needs an administrator, if there is one.
@@ -124,6 +141,7 @@ impl EventTemplate {
         let (verb, rule) = match action {
             Action::Withdraw { rule } => ("withdraw", rule),
             Action::Release { rule, .. } => ("release", rule),
+            Action::Hold { rule, declared: None, .. } => ("lower", rule),
             _ => return None,
         };
         let text = format!(

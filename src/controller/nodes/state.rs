@@ -17,7 +17,7 @@ use crate::controller::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{Node, ResourceManagers};
 use crate::planner::input::Lost;
-use crate::planner::{self, Action, Change};
+use crate::planner::{self, Action, Change, Leaving};
 
 /// A node with its states and work.
 #[derive(Clone, Debug)]
@@ -25,6 +25,9 @@ pub(crate) struct NodeState {
     pub(crate) node: Node,
     /// The state of each rule that selects the node.
     pub(crate) standings: Arc<Standings>,
+    /// The values that no rule declares and that leave when they are unused. The quantity of one that is to change is not
+    /// known.
+    pub(crate) leaving: Box<[Leaving]>,
     /// Since when the node has had work.
     pub(crate) pending_since: Option<Instant>,
     /// Whether it has work only because rules were edited, so that it belongs to a rollout.
@@ -65,6 +68,7 @@ impl NodeState {
         Self {
             node,
             standings: Arc::default(),
+            leaving: Box::default(),
             pending_since: None,
             is_rollout: false,
             follows_pods: false,

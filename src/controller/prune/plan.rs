@@ -3,8 +3,9 @@
 use crate::model::label::excerpt;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::{ApiNode, Interner, Node};
+use crate::planner::input::PodUsage;
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
-use crate::planner::{Change, NodePlan, Plan};
+use crate::planner::{Change, Leaving, NodePlan, Plan};
 
 /// The nodes, and what to withdraw from them. By default, nothing from all nodes.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +22,14 @@ impl Scope {
     /// Everything that ledgers record, on all nodes.
     #[cfg(test)]
     pub(crate) fn everything() -> Self {
-        let withdrawal = Withdrawal { recorded: crate::planner::withdraw::Recorded::All, zeros: false };
+        let withdrawal = Withdrawal { recorded: crate::planner::withdraw::Recorded::All, ..Withdrawal::default() };
         Self { withdrawal, ..Self::default() }
     }
 
     /// Plans a node. `own` are the controller's values there according to managedFields. Also returns whether its
     /// ledger cannot be read and is removed.
-    pub(super) fn plan(&self, node: &Node, own: &[String]) -> (NodePlan, bool) {
-        let plan = withdraw(node, &self.withdrawal);
+    pub(super) fn plan(&self, node: &Node, own: &[String], pods: &PodUsage) -> (NodePlan, bool) {
+        let plan = withdraw(node, &self.withdrawal, pods);
         if !self.repair_ledgers || !matches!(plan.plan, Plan::Blocked(_)) {
             return (plan, false);
         }
@@ -43,6 +44,8 @@ pub struct NodePrune {
     pub(super) node: Node,
     /// The controller's values according to managedFields.
     pub(super) own: Vec<String>,
+    /// What pods on the node request, as far as the plan needs it.
+    pub(super) pods: PodUsage,
     plan: NodePlan,
     /// Whether its ledger cannot be read, and is removed.
     repairs_ledger: bool,
@@ -54,8 +57,28 @@ impl NodePrune {
     pub fn new(node: ApiNode, scope: &Scope, interner: &mut Interner) -> Self {
         let own = node.own_resources();
         let node = Node::new(node, interner);
-        let (plan, repairs_ledger) = scope.plan(&node, &own);
-        Self { node, own, plan, repairs_ledger }
+        let pods = PodUsage::NotFetched;
+        let (plan, repairs_ledger) = scope.plan(&node, &own, &pods);
+        Self { node, own, pods, plan, repairs_ledger }
+    }
+
+    /// Returns whether the node must be planned again with the requests of its pods.
+    #[must_use]
+    pub fn needs_pods(&self) -> bool {
+        self.plan.needs_pods()
+    }
+
+    /// Plans the node again with the requests of its pods.
+    #[must_use]
+    pub fn with_pods(self, pods: PodUsage, scope: &Scope) -> Self {
+        let (plan, repairs_ledger) = scope.plan(&self.node, &self.own, &pods);
+        Self { pods, plan, repairs_ledger, ..self }
+    }
+
+    /// Returns the values that stay because pods request them, or may.
+    #[must_use]
+    pub fn in_use(&self) -> &[Leaving] {
+        &self.plan.leaving
     }
 
     /// Returns the node.

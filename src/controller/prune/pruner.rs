@@ -14,6 +14,7 @@ use crate::controller::nodes::{Cause, Nodes, has_resource};
 use crate::controller::schedule::{Answered, PatchOutcome, Schedule};
 use crate::controller::work_queue::Rank;
 use crate::model::node::ApiNode;
+use crate::planner::input::PodUsage;
 use crate::planner::{Change, Plan};
 
 /// The maximum number of concurrent patches; about ten saturate the API server.
@@ -83,6 +84,8 @@ struct Outage {
 struct Job {
     /// The controller's values according to managedFields.
     own: Vec<String>,
+    /// What pods requested when the node was planned.
+    pods: PodUsage,
     done: Vec<Change>,
 }
 
@@ -115,11 +118,11 @@ impl Pruner {
             finished: Vec::new(),
             may_land: false,
         };
-        for NodePrune { node, own, .. } in planned {
+        for NodePrune { node, own, pods, .. } in planned {
             let name = Arc::clone(&node.name);
             pruner.nodes.insert(node);
             pruner.schedule.enqueue(&name, Rank::Changed);
-            pruner.jobs.insert(name, Job { own, done: Vec::new() });
+            pruner.jobs.insert(name, Job { own, pods, done: Vec::new() });
         }
         pruner
     }
@@ -269,7 +272,7 @@ impl Pruner {
     fn plan(&mut self, name: &Arc<str>, now: Instant) -> Option<Result<Vec<Change>, Instant>> {
         let state = self.nodes.get_mut(name)?;
         let job = self.jobs.get_mut(name)?;
-        let changes = match self.scope.plan(&state.node, &job.own).0.plan {
+        let changes = match self.scope.plan(&state.node, &job.own, &job.pods).0.plan {
             Plan::Patch { changes, .. } => changes,
             Plan::InSync | Plan::NeedsPods => {
                 self.finish(name, NodeOutcome::Pruned);
@@ -313,14 +316,14 @@ impl Pruner {
     }
 
     fn finish(&mut self, name: &Arc<str>, outcome: NodeOutcome) {
-        let Some(Job { own, done }) = self.jobs.remove(name) else { return };
+        let Some(Job { own, pods, done }) = self.jobs.remove(name) else { return };
         self.schedule.forget(name);
         let mut changes = Vec::new();
         if let Some(state) = self.nodes.get_mut(name) {
             changes = std::mem::take(&mut state.work_mut().maybe_applied);
             // A change that may have been applied and is no longer planned was applied. The others may still be
             // applied; a patch for an applied change fails at its tests.
-            let left = self.scope.plan(&state.node, &own).0;
+            let left = self.scope.plan(&state.node, &own, &pods).0;
             let is_open =
                 |change: &Change| matches!(left.plan, Plan::Blocked(_)) || has_resource(left.changes(), change);
             let may_land = changes.iter().any(is_open);

@@ -20,7 +20,7 @@ use crate::model::ledger::InvalidLedger;
 use crate::model::node::Node;
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
 use crate::planner::rules::RuleSet;
-use crate::planner::{self, Change, Memo, NodePlan, Outcome, Plan};
+use crate::planner::{self, Change, Leaving, Memo, NodePlan, Outcome, Plan};
 
 /// The age up to which a node is young.
 const YOUNG_NODE_SECONDS: i64 = 600;
@@ -58,6 +58,8 @@ pub(super) struct Question<'a> {
 pub(super) struct Decision {
     /// The outcome of each rule that selects the node.
     pub(super) outcomes: Vec<(Arc<str>, Outcome)>,
+    /// The values that no rule declares and that leave when they are unused.
+    pub(super) leaving: Vec<Leaving>,
     /// Why the ledger cannot be read, if it cannot.
     pub(super) unreadable: Option<InvalidLedger>,
     /// What the plan asks for, apart from what is withheld.
@@ -113,7 +115,7 @@ impl Decision {
 /// Decides what a node needs. The plans of nodes that are alike are made once.
 pub(super) fn decide(question: &Question<'_>, plans: &mut Memo) -> Decision {
     let input = question.input();
-    let NodePlan { outcomes, plan } = question.plan(&input, plans);
+    let NodePlan { outcomes, leaving, plan } = question.plan(&input, plans);
     let (mut changes, awaits_usage, unreadable) = match plan {
         Plan::Patch { changes, needs_pods } => (changes, needs_pods, None),
         Plan::NeedsPods => (Vec::new(), true, None),
@@ -142,7 +144,7 @@ pub(super) fn decide(question: &Question<'_>, plans: &mut Memo) -> Decision {
             None => Next::Rest,
         },
     };
-    Decision { outcomes, unreadable, changes, withheld, awaits_usage, is_condition_right, next, until }
+    Decision { outcomes, leaving, unreadable, changes, withheld, awaits_usage, is_condition_right, next, until }
 }
 
 impl Question<'_> {

@@ -106,7 +106,8 @@ impl Fleet {
     /// Plans a node again whose pods have changed. What follows on a node that pods hold waits for no rollout.
     pub(super) fn follow_pods(&mut self, name: &Arc<str>, now: Instant) {
         if let Some(state) = self.nodes.get_mut(name)
-            && state.standings.iter().any(|(_, standing)| standing.state() == State::Held)
+            && (state.standings.iter().any(|(_, standing)| standing.state() == State::Held)
+                || state.leaving.iter().any(|leaving| leaving.at.is_some()))
         {
             state.follows_pods = true;
         }
@@ -285,8 +286,17 @@ impl Fleet {
         if !undone.is_empty() {
             state.work_mut().undone.extend(undone);
         }
+        let mut leaving = std::mem::take(&mut decision.leaving);
+        // What a value comes to that is to change, or is being changed, is seen after that.
+        let sent = self.schedule.sent(name).map_or(&[][..], |sent| &sent.changes);
+        let is_sent = |resource: &str| sent.iter().any(|change| change.resource == resource);
+        let is_open = |resource: &str| decision.asks_for(resource) || is_sent(resource);
+        leaving.iter_mut().filter(|leaving| is_open(&leaving.resource)).for_each(|leaving| leaving.at = None);
         let problems = self.nodes.record(name, &standings);
+        let kept = self.nodes.record_leaving(name, leaving);
         let Some(state) = self.nodes.get(name) else { return };
+        let kept = kept.into_iter().map(|leaving| Happening::Leaving { node: state.subject(), leaving });
+        self.happenings.extend(kept);
         let problems = problems.into_iter().filter_map(|place| state.standings.get(place)).cloned();
         let problems = problems.map(|(rule, standing)| Happening::Problem { node: state.subject(), rule, standing });
         self.happenings.extend(problems);
@@ -442,6 +452,11 @@ impl Fleet {
     /// Returns the rules whose states on nodes have changed since the last call.
     pub(super) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
         self.nodes.take_changed()
+    }
+
+    /// Returns whether another number of values leaves than at the last call.
+    pub(super) fn take_leaving_changed(&mut self) -> bool {
+        self.nodes.take_leaving_changed()
     }
 
     /// Returns the rules of whose resources pods may request another amount than at the last call.

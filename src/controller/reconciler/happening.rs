@@ -9,8 +9,8 @@ use crate::controller::protection::Start;
 use crate::controller::rollouts::Stopped;
 use crate::controller::standing::Standing;
 use crate::model::ledger::InvalidLedger;
-use crate::planner::Change;
 use crate::planner::input::Lost;
+use crate::planner::{Change, Leaving};
 
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
@@ -29,6 +29,11 @@ pub(super) enum Happening {
         node: NodeSubject,
         rule: Arc<str>,
         standing: Standing,
+    },
+    /// A value that no rule declares stays for now, because pods use it.
+    Leaving {
+        node: NodeSubject,
+        leaving: Leaving,
     },
     /// A patch was answered, with this result.
     Answered {

@@ -28,8 +28,8 @@ use crate::controller::usage::Usage;
 use crate::controller::watches::{self, Failed};
 use crate::model::api::Reason;
 use crate::model::ledger::InvalidLedger;
-use crate::planner::Change;
 use crate::planner::input::Lost;
+use crate::planner::{Change, Leaving};
 
 /// The resource, for metrics.
 const PODS: &str = "pods";
@@ -81,6 +81,7 @@ impl Report {
             Happening::Started { node, start } => self.started(&node, start, by.leads),
             Happening::Unreadable { node, error } => self.unreadable(&node, &error, by.now),
             Happening::Problem { node, rule, standing } => self.problem(&node, &rule, &standing, by),
+            Happening::Leaving { node, leaving } => self.leaving(&node, &leaving, by),
             Happening::Answered { result } => self.metrics().patched(result),
             Happening::Patched { after } if by.leads => self.metrics().event_to_patch.observe(after.as_secs_f64()),
             Happening::Patched { .. } => {}
@@ -152,6 +153,11 @@ impl Report {
         if is_reported && let Standing::Conflicted { present, manager } = standing {
             log_conflict(&node.name, rule, resource, present, manager.as_ref());
         }
+    }
+
+    fn leaving(&mut self, node: &NodeSubject, leaving: &Leaving, by: Reporter<'_>) {
+        let Some(template) = EventTemplate::for_leaving(&node.name, leaving) else { return };
+        self.events.on_both(node, &subject(by.rules, &leaving.rule), &template, by.now);
     }
 
     /// Reports a change on the node and on its rule.

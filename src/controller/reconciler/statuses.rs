@@ -220,6 +220,7 @@ impl Statuses {
             rules: self.reported.counts(),
             rules_without_nodes: self.reported.without_nodes(),
             rules_held: view.rules.hold().len(),
+            values_leaving: view.fleet.nodes().leaving(),
         }
     }
 

@@ -43,8 +43,15 @@ impl Case {
         for name in some_names(random) {
             let quantity = random.choice(["1", "4", "1k"]).unwrap();
             let rule = random.choice(["r0", "r1", "gone", "frozen", "frozen-2"]).unwrap();
-            let policy = random.choice(["Withdraw", "Retain"]).unwrap();
-            listed.insert(name.to_owned(), json!({"quantity": quantity, "rule": rule, "deletionPolicy": policy}));
+            let mut entry = json!({"quantity": quantity, "rule": rule});
+            match random.choice(["Withdraw", "WhenUnused", "Retain"]).unwrap() {
+                "WhenUnused" => {
+                    entry["whenUnused"] = json!(true);
+                    entry["leaving"] = json!(random.bool());
+                }
+                policy => entry["deletionPolicy"] = json!(policy),
+            }
+            listed.insert(name.to_owned(), entry);
             for map in MAPS.into_iter().filter(|_| agrees) {
                 object["status"][map][name] = json!(quantity);
             }
@@ -63,7 +70,7 @@ impl Case {
                 "resourceName": random.choice(NAMES).unwrap(),
                 "quantity": random.choice(["1", "4", "1000"]).unwrap(),
                 "priority": random.i32(0..3),
-                "deletionPolicy": random.choice(["Withdraw", "Retain"]).unwrap(),
+                "deletionPolicy": random.choice(["Withdraw", "WhenUnused", "Retain"]).unwrap(),
                 "conflictPolicy": random.choice(["Keep", "Keep", "Overwrite"]).unwrap(),
                 "shrinkPolicy": random.choice(["WhenFree", "WhenFree", "Immediate"]).unwrap(),
                 "paused": random.u8(..5) == 0,
@@ -137,11 +144,18 @@ impl Case {
                 let is_safe = new.is_none_or(|new| new >= requested.min(old.unwrap_or(requested)));
                 let is_known = matches!(self.input.pods, PodUsage::Known(_));
                 assert!(!is_less || (is_known && is_safe), "{name} {before} {after} {}", self.rules);
+                let leaves = new.is_none() && !agrees_to_go(before, name) && old.is_some_and(|old| !old.is_zero());
+                assert!(!leaves || (is_known && requested.is_zero()), "{name} {before} {after} {}", self.rules);
                 let is_high_enough = new.is_some_and(|new| new >= started);
                 assert!(!(is_new && is_known) || is_high_enough, "{name} {before} {after}");
             }
         }
     }
+}
+
+/// Returns whether a value may be removed whatever pods request.
+fn agrees_to_go(object: &Value, resource: &str) -> bool {
+    ledger(object).get(resource).is_none_or(|entry| entry["whenUnused"] != true)
 }
 
 /// Returns random numbers for each of so many cases: for most of them the same ones in every run.

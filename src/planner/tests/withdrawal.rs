@@ -124,9 +124,9 @@ fn withdrawal_tests_the_values_that_were_read() {
 
 #[test]
 fn prune_releases_what_another_manager_has_written() {
-    let all = Withdrawal { recorded: Recorded::All, zeros: true };
+    let all = Withdrawal { recorded: Recorded::All, zeros: true, ..Withdrawal::default() };
     let node = |before: Value| decoded(&node_object(&before));
-    let texts = |before: Value| change_texts(&withdraw(&node(before), &all));
+    let texts = |before: Value| change_texts(&withdraw(&node(before), &all, &PodUsage::NotFetched));
     assert_eq!(texts(owned(dongles("4", "4"), "4", "r")), ["withdrew example.com/dongle (rule r)"]);
     assert_eq!(texts(owned(dongles("0", "0"), "4", "r")), ["withdrew example.com/dongle (rule r)"]);
     assert_eq!(
@@ -147,7 +147,7 @@ fn unreadable_ledger_is_removed_with_the_own_values() {
         before["ledgerText"] = json!("not json");
         let mut object = node_object(&before);
         let node = decoded(&object);
-        assert!(matches!(withdraw(&node, &Withdrawal::default()).plan, Plan::Blocked(_)));
+        assert!(matches!(withdraw(&node, &Withdrawal::default(), &PodUsage::NotFetched).plan, Plan::Blocked(_)));
         let planned = withdraw_unreadable(&node, &own, &Withdrawal::default());
         assert_eq!(change_texts(&planned), [expected]);
         apply(&mut object, &patch(&node, planned.changes()).unwrap());
@@ -159,4 +159,30 @@ fn unreadable_ledger_is_removed_with_the_own_values() {
 fn applies(object: &Value, patch: &Patch) -> bool {
     let mut object = object.clone();
     try_apply(&mut object, patch).is_ok()
+}
+
+/// Unless it is asked for all the same, and as far as pods are known.
+#[test]
+fn withdrawal_leaves_what_is_to_leave_when_it_is_unused_and_pods_request() {
+    let mut object = owned(dongles("4", "4"), "4", "gone");
+    object["ledger"]["example.com/dongle"]["whenUnused"] = json!(true);
+    let node = decoded(&node_object(&object));
+    let all = |in_use| Withdrawal { recorded: Recorded::All, in_use, ..Withdrawal::default() };
+    let withdrew = ["withdrew example.com/dongle (rule gone)"];
+    for (pods, in_use, changes, needs_pods) in [
+        (used(0).pods, false, &withdrew[..], false),
+        (used(1).pods, false, &[], false),
+        (used(1).pods, true, &withdrew, false),
+        (bound(1, 0).pods, false, &[], false),
+        (PodUsage::NotFetched, false, &[], true),
+        (PodUsage::NotFetched, true, &withdrew, false),
+        (lowering::denied().pods, false, &[], false),
+    ] {
+        let planned = withdraw(&node, &all(in_use), &pods);
+        assert_eq!(change_texts(&planned), changes, "{pods:?} {in_use}");
+        assert_eq!((planned.needs_pods(), planned.leaving.len()), (needs_pods, usize::from(changes.is_empty())));
+    }
+    // Another client's value is none to wait for.
+    let other = decoded(&node_object(&json!({"ledger": object["ledger"], "capacity": {"example.com/dongle": "7"}})));
+    assert_eq!(withdraw(&other, &all(false), &used(1).pods).changes().len(), 1);
 }

@@ -9,7 +9,7 @@ use harness::{Cluster, Controller, protection, wait_until};
 use serde_json::json;
 
 /// Waits for a metrics line with this ending; `[12]` stands for either digit.
-pub(super) fn wait_metric(controller: &Controller, line: &str) {
+pub(crate) fn wait_metric(controller: &Controller, line: &str) {
     let line = format!("node_resource_advertiser_{line}");
     let what = format!("the metric {line}");
     let lines = ["1", "2"].map(|number| line.replace("[12]", number));

@@ -27,13 +27,19 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(Ledger::parse(Some(&format!("{padded} "))), Err(InvalidLedger::TooLong(MAX_BYTES + 1)));
 }
 
-/// The content of the JSON text, without the policy if it is the default, which is omitted.
+/// The content of the JSON text, without what is omitted: a policy that is the default, or that another precedes.
 fn shown(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).expect("it is JSON");
     for entry in value.as_object_mut().into_iter().flat_map(|entries| entries.values_mut()) {
         let entry = entry.as_object_mut().expect("an entry is an object");
         if entry.get("deletionPolicy").is_some_and(|policy| policy == "Withdraw") {
             entry.remove("deletionPolicy");
+        }
+        if entry.get("whenUnused") == Some(&Value::Bool(false)) || entry.contains_key("deletionPolicy") {
+            entry.remove("whenUnused");
+        }
+        if entry.get("leaving") == Some(&Value::Bool(false)) || !entry.contains_key("whenUnused") {
+            entry.remove("leaving");
         }
     }
     value

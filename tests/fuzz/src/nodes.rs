@@ -86,7 +86,7 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
     let mut spec = json!({
         "resourceName": one_of(bytes, &NAMES)?,
         "priority": bytes.int_in_range(0..=2)?,
-        "deletionPolicy": one_of(bytes, &["Withdraw", "Retain"])?,
+        "deletionPolicy": one_of(bytes, &["Withdraw", "WhenUnused", "Retain"])?,
         "conflictPolicy": one_of(bytes, &["Keep", "Overwrite"])?,
         "shrinkPolicy": one_of(bytes, &["WhenFree", "Immediate"])?,
     });
@@ -187,6 +187,10 @@ fn ledger(bytes: &mut Unstructured<'_>, status: &mut Value) -> Result<String> {
         let mut entry = json!({"quantity": quantity, "rule": one_of(bytes, &RULES)?});
         if bytes.arbitrary()? {
             entry["deletionPolicy"] = json!(one_of(bytes, &["Withdraw", "Retain"])?);
+        }
+        if bytes.arbitrary()? {
+            entry["whenUnused"] = json!(bytes.arbitrary::<bool>()?);
+            entry["leaving"] = json!(bytes.arbitrary::<bool>()?);
         }
         if bytes.ratio(1, 4)? {
             entry["later"] = json!({"a": [1, null, "\u{1}"]});

@@ -110,8 +110,8 @@ impl Case {
     /// After withdrawing everything, nothing is listed, and nothing is left to withdraw.
     fn check_withdrawal(&self) {
         let node = decoded(&self.node);
-        let withdrawal = Withdrawal { recorded: Recorded::All, zeros: false };
-        let planned = withdraw(&node, &withdrawal);
+        let withdrawal = Withdrawal { recorded: Recorded::All, in_use: true, ..Withdrawal::default() };
+        let planned = withdraw(&node, &withdrawal, &PodUsage::NotFetched);
         if let Plan::Blocked(_) = planned.plan {
             let own: ApiNode = serde_json::from_value(self.node.clone()).expect("it is a node");
             let own = own.own_resources();
@@ -124,7 +124,7 @@ impl Case {
             return;
         }
         let after = self.applied(&self.node, planned.changes());
-        assert_eq!(withdraw(&decoded(&after), &withdrawal).changes(), [], "{after}");
+        assert_eq!(withdraw(&decoded(&after), &withdrawal, &PodUsage::NotFetched).changes(), [], "{after}");
         assert!(NAMES.iter().all(|name| listed(&after, name).is_none()), "{after}");
     }
 

@@ -6,7 +6,7 @@ use kube::core::{DeserializeGuard, ObjectList, Status, WatchEvent};
 use node_resource_advertiser::model::api::NodeExtendedResource;
 use node_resource_advertiser::model::node::{ApiNode, Interner, Node};
 use node_resource_advertiser::model::pod::{NodeRequests, PodList};
-use node_resource_advertiser::planner::input::PlanningInput;
+use node_resource_advertiser::planner::input::{PlanningInput, PodUsage};
 use node_resource_advertiser::planner::rules::{Rule, RuleSet};
 use node_resource_advertiser::planner::withdraw::{Recorded, Withdrawal, withdraw, withdraw_unreadable};
 use node_resource_advertiser::planner::{patch, plan, plan_repairs, plan_resets};
@@ -32,12 +32,12 @@ pub fn check(bytes: &[u8]) {
             let own = node.own_resources();
             let own: Vec<_> = own.iter().map(String::as_str).collect();
             let node = Node::new(node, &mut interner);
-            let withdrawal = Withdrawal { recorded: Recorded::All, zeros: true };
+            let withdrawal = Withdrawal { recorded: Recorded::All, in_use: true, zeros: true };
             let plans = [
                 plan(&node, &rules, &PlanningInput::default()),
                 plan_repairs(&node, &PlanningInput::default().contested),
                 plan_resets(&node),
-                withdraw(&node, &withdrawal),
+                withdraw(&node, &withdrawal, &PodUsage::NotFetched),
                 withdraw_unreadable(&node, &own, &withdrawal),
             ];
             for planned in plans.iter().filter(|planned| !planned.changes().is_empty()) {

@@ -53,7 +53,8 @@ impl NodeWrite<'_> {
         let name = self.name(resource, old, new);
         let entry = new.entry.as_ref();
         let may_be_held = entry.is_some_and(|(quantity, rule, _)| self.declares_less(rule, *quantity));
-        let is_held = entry.is_some_and(|(quantity, rule, _)| self.is_certainly_held(resource, *quantity, rule));
+        let is_held = entry.is_some_and(|(quantity, rule, _)| self.is_certainly_held(resource, *quantity, rule))
+            && !self.leaves(resource, new, old);
         let reasons: &[_] = match name {
             _ if !self.was_seen => &[],
             "repaired" => &["Repaired"],

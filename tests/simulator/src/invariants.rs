@@ -199,8 +199,12 @@ impl NodeWrite<'_> {
                         return Err("I1: another client's value is adopted".to_owned());
                     }
                 }
-                if edited {
+                let leaves = self.leaves(name, new, old);
+                if edited && !leaves {
                     self.check_declared(name, *quantity, rule, old)?;
+                }
+                if self.is_immediate(rule) && !leaves {
+                    return Ok(());
                 }
                 self.check_pods(name, *quantity, rule, old)
             }
@@ -215,9 +219,12 @@ impl NodeWrite<'_> {
                 if new.values != expected {
                     return Err(format!("I2: the values are not {expected:?}"));
                 }
+                if is_own && leaves_when_unused(rest) {
+                    self.check_pods(name, 0, rule, old)?;
+                }
                 let is_kept = |object: &Arc<Value>| object["metadata"]["name"] == rule.as_str() && is_frozen(object);
                 let is_declared = |rules: &Vec<Arc<Value>>| {
-                    rules.iter().any(is_kept)
+                    !is_leaving(rest) && rules.iter().any(is_kept)
                         || self.labels.iter().all(|labels| {
                             decider(rules, self.before, labels, name).is_some()
                                 || rules.iter().any(|rule| may_declare(rule, self.before, labels, name))
@@ -229,6 +236,25 @@ impl NodeWrite<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Returns whether a value that no rule declares goes down as pods end, as its entry demands, or up with pods that
+    /// have started.
+    pub(crate) fn leaves(&self, name: &str, new: &Place, old: &Place) -> bool {
+        let (Some((quantity, rule, rest)), Some((_, old_rule, old_rest))) = (&new.entry, &old.entry) else {
+            return false;
+        };
+        let pods = self.most_pods.or(self.pods);
+        let requested = pods.and_then(|pods| pods.bound.get(name)).copied().unwrap_or_default();
+        let is_undeclared = |rules: &Vec<Arc<Value>>| {
+            let is_decided = |labels| decider(rules, self.before, labels, name).is_some();
+            !self.labels.iter().all(is_decided)
+        };
+        leaves_when_unused(rest)
+            && rule == old_rule
+            && (rest == old_rest || is_leaving(rest))
+            && *quantity <= requested
+            && self.known.iter().any(is_undeclared)
     }
 
     /// An entry is what a rule declares, or more.
@@ -281,9 +307,6 @@ impl NodeWrite<'_> {
 
     /// Checks I5, as far as a single patch can violate it.
     fn check_pods(&self, name: &str, quantity: i128, rule: &str, old: &Place) -> Result<(), Violation> {
-        if self.is_immediate(rule) {
-            return Ok(());
-        }
         let mut objects = self.objects(rule);
         let appears = old.entry.is_none() && old.values.iter().all(|value| value.is_none_or(|value| value == 0));
         // The value that the sender wanted to raise may have been removed meanwhile.
@@ -315,6 +338,16 @@ impl NodeWrite<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether the rest of an entry says so.
+pub(crate) fn leaves_when_unused(rest: &Value) -> bool {
+    rest["whenUnused"] == true && rest["deletionPolicy"] != "Retain"
+}
+
+/// Returns whether the rest of an entry says that its value has begun to leave.
+pub(crate) fn is_leaving(rest: &Value) -> bool {
+    leaves_when_unused(rest) && rest["leaving"] == true
 }
 
 impl Place {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::invariants::{is_leaving, leaves_when_unused};
 use crate::ledger::{Ledger, is_adoptable, ledger, units};
 use crate::pods::{Amounts, Usage};
 
@@ -177,7 +178,7 @@ impl Calm {
         // The value of a frozen rule stays, unless a rule of a higher priority decides.
         let is_kept = |rule: &&Arc<Value>| {
             is_frozen(rule)
-                && entry.is_some_and(|(_, by, _)| rule["metadata"]["name"] == by.as_str())
+                && entry.is_some_and(|(_, by, rest)| rule["metadata"]["name"] == by.as_str() && !is_leaving(rest))
                 && decider.is_none_or(|decider| priority(decider) <= priority(rule))
         };
         let values = ["capacity", "allocatable"].map(|map| units(&node["status"][map][resource]));
@@ -187,6 +188,11 @@ impl Calm {
             return if is_as_recorded { Ok(()) } else { Err(format!("is {values:?}, and kept at {listed:?}")) };
         }
         let Some(decider) = decider else {
+            if let Some((listed, _, rest)) = entry
+                && leaves_when_unused(rest)
+            {
+                return self.check_leaving(node, resource, (*listed, values));
+            }
             let listed = entry.map(|(_, by, _)| format!("is listed by {by}, and no rule declares it"));
             return listed.map_or(Ok(()), Err);
         };
@@ -216,6 +222,22 @@ impl Calm {
             return Ok(());
         }
         Err(format!("is {values:?}, listed as {entry:?}, and {rule} declares {quantity:?}"))
+    }
+
+    /// A value that no rule declares is there for pods: no more than they request, and no less than those that have started.
+    fn check_leaving(
+        &self,
+        node: &Value,
+        resource: &str,
+        (listed, values): (i128, [Option<i128>; 2]),
+    ) -> Result<(), String> {
+        let (bound, started) = self.requested(&node["metadata"]["name"], resource);
+        if values == [Some(listed); 2] && (started..=bound).contains(&listed) {
+            return Ok(());
+        }
+        Err(format!(
+            "is {values:?}, listed as {listed} and to leave when it is unused, where pods request {bound}, started ones {started}"
+        ))
     }
 
     /// Returns the requests of pods on a node: of all, and of those that have started.

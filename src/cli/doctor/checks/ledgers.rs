@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
 use crate::cli::hint;
+use crate::model::api::DeletionPolicy;
 use crate::model::quantity::Quantity;
 
 /// Finds ledgers that cannot be read, entries of rules that are gone, and listed values that are not there.
@@ -25,7 +26,8 @@ pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
         };
         let mut of_gone = BTreeSet::new();
         for (resource, entry) in ledger.entries() {
-            if !names.contains(&*entry.rule) {
+            // Pods keep what leaves when it is unused, for as long as they want.
+            if !names.contains(&*entry.rule) && entry.deletion_policy != DeletionPolicy::WhenUnused {
                 of_gone.insert(&*entry.rule);
             }
             let has = |value: &Option<Quantity>| value.is_some_and(|value| !value.is_zero());

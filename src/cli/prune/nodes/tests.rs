@@ -16,7 +16,7 @@ async fn rules_that_no_node_lists_are_reported() {
         async { Ok::<_, tower::BoxError>(Response::new(body)) }
     });
     let rules = ["dongle", "nosuch"].map(str::to_owned).into();
-    let withdrawal = Withdrawal { recorded: Recorded::OfRules(rules), zeros: false };
+    let withdrawal = Withdrawal { recorded: Recorded::OfRules(rules), ..Withdrawal::default() };
     let scope = Scope { nodes: vec!["node-1".to_owned()], withdrawal, ..Scope::default() };
     let plan = plan_prune(&Client::new(service, "default"), &scope, |_| {}).await.unwrap();
     assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);

@@ -50,6 +50,27 @@ fn held_node_does_not_wait_behind_a_rollout() {
     }
 }
 
+/// The same where no rule declares the value anymore.
+#[test]
+fn leaving_value_does_not_wait_behind_a_rollout() {
+    let mut world = leading(60);
+    let zone = json!({"matchLabels": {"zone": "a"}});
+    world.set_rule("dongle", json!({"nodeSelector": zone, "allNodes": null, "deletionPolicy": "WhenUnused"}));
+    world.relabel("node-59", json!({"zone": "a"}));
+    world.pass(90);
+    world.bind("node-59", 3);
+    world.delete_rule("dongle");
+    world.pass(20);
+    assert_eq!(world.dongles("node-59"), 3);
+    let other = "example.com/other";
+    world.set_rule("other", json!({"resourceName": other, "shrinkPolicy": "Immediate"}));
+    world.run_until_idle();
+    assert!(world.listing(other) < 20);
+    world.end_pods();
+    world.run_until_idle();
+    assert_eq!((world.listing("example.com/dongle"), world.listing(other) < 20), (0, true));
+}
+
 /// A new node waits for no rollout: its retry is not behind the conditions of the other nodes.
 #[test]
 fn retry_on_a_new_node_does_not_wait_for_conditions() {

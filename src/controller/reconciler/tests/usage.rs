@@ -45,6 +45,44 @@ fn pods_are_watched_while_a_leader_has_a_rule_that_depends_on_them() {
     assert!(!world.watches_pods() && !world.knows_pods(), "it leads no longer");
 }
 
+/// Although no rule depends on them: the ledger says that the value is to leave.
+#[test]
+fn pods_are_watched_while_a_value_leaves() {
+    let mut world = World::leading(2, &[]);
+    world.set_rule("dongle", json!({"shrinkPolicy": "Immediate", "deletionPolicy": "WhenUnused"}));
+    assert!(!world.watches_pods());
+    world.bind("node-0", 3);
+    world.delete_rule("dongle");
+    assert!(world.watches_pods());
+    assert_eq!((world.dongles("node-0"), world.ledger("node-1")), (3, None));
+    assert!(world.metric("values_leaving 1"));
+    assert_eq!(world.events.iter().filter(|reason| *reason == "Leaving").count(), 1, "{:?}", world.events);
+    world.end_pods();
+    assert!(!world.watches_pods());
+    assert_eq!(world.ledger("node-0"), None);
+    assert!(world.metric("values_leaving 0"));
+}
+
+/// Whoever leads next knows it from the ledger: that no rule is left is no reason to wait for another list.
+#[test]
+fn value_leaves_under_the_next_leader() {
+    let mut world = World::leading(1, &[]);
+    world.set_rule("dongle", json!({"deletionPolicy": "WhenUnused"}));
+    world.run_until_idle();
+    world.bind("node-0", 3);
+    world.delete_rule("dongle");
+    world.run_until_idle();
+    assert!(world.metric("values_leaving 1") && world.dongles("node-0") == 3);
+    world.renews_no_more();
+    assert!(world.metric("values_leaving 0"), "it leads no longer");
+    world.renews = true;
+    world.pass(20);
+    assert!(world.metric("values_leaving 1") && world.metric("rules_held 0"));
+    world.end_pods();
+    world.run_until_idle();
+    assert_eq!((world.ledger("node-0"), world.metric("values_leaving 0")), (None, true));
+}
+
 #[test]
 fn pod_that_cannot_be_decoded_is_in_the_metrics() {
     let mut world = World::leading(1, &[("dongle", 4)]);

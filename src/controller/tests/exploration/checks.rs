@@ -2,6 +2,7 @@
 
 use super::node::{ALLOCATABLE, Amount, MAPS, RESOURCES, SmallNode};
 use super::planning::Kind;
+use crate::model::api::DeletionPolicy;
 
 /// What a patch may do, by what its sender knew when it was planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,8 +107,11 @@ fn check_pods(old: &Amount, new: &Amount, grant: &Grant) -> Result<(), String> {
         && is_vacant(&old.values)
         && is_vacant(&grant.seen)
         && new.values[ALLOCATABLE].is_some_and(|value| value > 0);
+    // Where a value leaves when it is unused, its removal lowers it to 0.
+    let leaves = old.entry.is_some_and(|entry| entry.policy == DeletionPolicy::WhenUnused);
     for map in [0, 1] {
-        let (Some(written), value) = (new.values[map], old.values[map]) else { continue };
+        let (written, value) = (new.values[map].or(leaves.then_some(0)), old.values[map]);
+        let Some(written) = written else { continue };
         let is_less = |than: Option<u8>| than.is_some_and(|than| written < than);
         let is_lowered = is_less(value) && is_less(grant.seen[map]);
         match grant.floor {

@@ -2,6 +2,7 @@
 
 use super::planning::Spec;
 use super::world::Family;
+use crate::model::api::DeletionPolicy;
 
 const SPEC: Spec = Spec {
     resource: 0,
@@ -9,14 +10,15 @@ const SPEC: Spec = Spec {
     priority: 0,
     overwrite: false,
     immediate: false,
-    retain: false,
+    deletion: DeletionPolicy::Withdraw,
     is_frozen: false,
     is_paused: false,
 };
 
 const TWO: Spec = Spec { quantity: 2, ..SPEC };
 const OVERWRITE: Spec = Spec { overwrite: true, ..SPEC };
-const RETAIN: Spec = Spec { retain: true, ..SPEC };
+const RETAIN: Spec = Spec { deletion: DeletionPolicy::Retain, ..SPEC };
+const WHEN_UNUSED: Spec = Spec { deletion: DeletionPolicy::WhenUnused, ..TWO };
 const FROZEN: Spec = Spec { is_frozen: true, ..SPEC };
 const PAUSED: Spec = Spec { is_frozen: true, is_paused: true, ..TWO };
 
@@ -34,6 +36,14 @@ pub(super) fn small_families() -> Vec<Family> {
             max_pods: [2, 0],
             losses: true,
             crashes: true,
+            ..Family::default()
+        },
+        Family {
+            name: "a rule is deleted whose values leave when they are unused",
+            variants: [vec![WHEN_UNUSED], vec![]],
+            rules: [1, 0],
+            max_pods: [2, 0],
+            losses: true,
             ..Family::default()
         },
         Family {
@@ -95,10 +105,22 @@ pub(super) fn families() -> Vec<Family> {
         },
         Family {
             name: "what is deleted is retained",
-            variants: [vec![RETAIN, Spec { retain: true, ..TWO }], vec![]],
+            variants: [vec![RETAIN, Spec { quantity: 2, ..RETAIN }], vec![]],
             foreign: vec![Some(2)],
             foreign_resources: 1,
             resets: true,
+            ..Family::default()
+        },
+        Family {
+            name: "values leave when they are unused, and much else happens",
+            variants: [vec![WHEN_UNUSED, RETAIN], vec![SPEC]],
+            rules: [1, 0],
+            max_pods: [2, 0],
+            foreign: vec![Some(1)],
+            foreign_resources: 1,
+            resets: true,
+            repairing_standby: true,
+            crashes: true,
             ..Family::default()
         },
         Family {

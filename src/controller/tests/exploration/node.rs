@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::api::FIELD_MANAGER;
+use crate::model::api::{DeletionPolicy, FIELD_MANAGER};
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Interner, Node, heartbeats};
 
@@ -38,7 +38,8 @@ pub(crate) struct Amount {
 pub(crate) struct Entry {
     pub(crate) quantity: u8,
     pub(crate) rule: u8,
-    pub(crate) retain: bool,
+    pub(crate) policy: DeletionPolicy,
+    pub(crate) is_leaving: bool,
 }
 
 /// A node; one with the uid 0 does not exist.
@@ -86,10 +87,15 @@ impl SmallNode {
                     fields[map].insert(format!("f:{resource}"), json!({}));
                 }
             }
-            if let Some(Entry { quantity, rule, retain }) = amount.entry {
+            if let Some(Entry { quantity, rule, policy, is_leaving }) = amount.entry {
                 let mut entry = json!({"quantity": quantity.to_string(), "rule": RULES[usize::from(rule)]});
-                if retain {
-                    entry["deletionPolicy"] = json!("Retain");
+                match policy {
+                    DeletionPolicy::Withdraw => {}
+                    DeletionPolicy::WhenUnused => entry["whenUnused"] = json!(true),
+                    DeletionPolicy::Retain => entry["deletionPolicy"] = json!("Retain"),
+                }
+                if is_leaving {
+                    entry["leaving"] = json!(true);
                 }
                 ledger.insert(resource.to_owned(), entry);
             }
@@ -131,7 +137,12 @@ impl SmallNode {
             amount.entry = ledger.get(resource).map(|entry| Entry {
                 quantity: entry["quantity"].as_str().unwrap().parse().unwrap(),
                 rule: RULES.iter().position(|rule| entry["rule"] == *rule).unwrap() as u8,
-                retain: entry["deletionPolicy"] == "Retain",
+                policy: match (&entry["deletionPolicy"], &entry["whenUnused"]) {
+                    (Value::String(policy), _) if policy == "Retain" => DeletionPolicy::Retain,
+                    (_, Value::Bool(true)) => DeletionPolicy::WhenUnused,
+                    _ => DeletionPolicy::Withdraw,
+                },
+                is_leaving: entry["leaving"] == true,
             });
         }
         self
@@ -164,9 +175,9 @@ impl fmt::Display for SmallNode {
             if amount.writers != [Writer::Nobody; 2] {
                 write!(f, " by {:?}/{:?}", amount.writers[CAPACITY], amount.writers[ALLOCATABLE])?;
             }
-            if let Some(Entry { quantity, rule, retain }) = amount.entry {
-                let retained = if retain { ", Retain" } else { "" };
-                write!(f, " (listed: {quantity} of {}{retained})", RULES[usize::from(rule)])?;
+            if let Some(Entry { quantity, rule, policy, is_leaving }) = amount.entry {
+                let policy = if is_leaving { "leaving".to_owned() } else { format!("{policy:?}") };
+                write!(f, " (listed: {quantity} of {}, {policy})", RULES[usize::from(rule)])?;
             }
         }
         Ok(())

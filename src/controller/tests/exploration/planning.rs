@@ -11,6 +11,7 @@ use super::checks::{Floor, Grant, License, check};
 use super::node::{Entry, RESOURCES, RULES, SmallNode};
 use super::search::FastHasher;
 use super::state::PatchId;
+use crate::model::api::DeletionPolicy;
 use crate::model::node::Node;
 use crate::model::pod::{NodeRequests, Requests};
 use crate::planner::input::{Contested, NewValues, PlanningInput, PodUsage};
@@ -30,7 +31,7 @@ pub(super) struct Spec {
     pub(super) priority: i32,
     pub(super) overwrite: bool,
     pub(super) immediate: bool,
-    pub(super) retain: bool,
+    pub(super) deletion: DeletionPolicy,
     /// Whether it is invalid or paused, so that what it has is kept.
     pub(super) is_frozen: bool,
     /// Whether it is paused.
@@ -172,7 +173,9 @@ impl Planning {
             let decides = self.deciding(rules, resource, amount.entry);
             let floor = match (kind, decides) {
                 (Kind::Plan, Some(spec)) if spec.immediate && !spec.is_frozen => Floor::Any,
-                (Kind::Plan, None) => Floor::Any,
+                (Kind::Plan, None) if amount.entry.is_none_or(|it| it.policy != DeletionPolicy::WhenUnused) => {
+                    Floor::Any
+                }
                 _ => {
                     pods.map_or(Floor::Unknown, |pods| Floor::Known { bound: pods[resource], started: pods[resource] })
                 }
@@ -191,7 +194,7 @@ impl Planning {
     /// The rule that decides about a resource.
     pub(super) fn deciding(&self, rules: [u8; 2], resource: usize, entry: Option<Entry>) -> Option<Spec> {
         let specs = [0, 1].map(|rule| self.spec(rule, rules[rule]));
-        let frozen = entry.and_then(|entry| specs[usize::from(entry.rule)]);
+        let frozen = entry.filter(|entry| !entry.is_leaving).and_then(|entry| specs[usize::from(entry.rule)]);
         if let Some(frozen) = frozen.filter(|spec| spec.is_frozen) {
             return Some(frozen);
         }
@@ -236,7 +239,7 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
     let (mut valid, mut frozen) = (Vec::new(), Vec::new());
     for (rule, name) in RULES.into_iter().enumerate() {
         let Some(place) = usize::from(rules[rule]).checked_sub(1) else { continue };
-        let Spec { resource, quantity, priority, overwrite, immediate, retain, is_frozen, is_paused } =
+        let Spec { resource, quantity, priority, overwrite, immediate, deletion, is_frozen, is_paused } =
             variants[rule][place];
         if is_frozen && !is_paused {
             frozen.push((name.into(), None));
@@ -250,7 +253,7 @@ fn rule_set(variants: &[Vec<Spec>; 2], rules: [u8; 2]) -> RuleSet {
                 "priority": priority,
                 "conflictPolicy": if overwrite { "Overwrite" } else { "Keep" },
                 "shrinkPolicy": if immediate { "Immediate" } else { "WhenFree" },
-                "deletionPolicy": if retain { "Retain" } else { "Withdraw" },
+                "deletionPolicy": deletion,
                 "paused": is_paused,
             },
         });

@@ -144,7 +144,7 @@ impl World {
         let mut one_of = |choices: &[&'static str]| choices[rng.usize(..choices.len())];
         let mut spec = json!({
             "resourceName": one_of(&RESOURCES), "conflictPolicy": one_of(&["Keep", "Overwrite"]),
-            "deletionPolicy": one_of(&["Withdraw", "Withdraw", "Retain"]),
+            "deletionPolicy": one_of(&["Withdraw", "WhenUnused", "Retain"]),
             "shrinkPolicy": one_of(&["WhenFree", "WhenFree", "Immediate"]),
         });
         spec["paused"] = json!(rng.u32(..8) == 0);

@@ -193,6 +193,8 @@ impl World {
         let (name, is_true) = match &*reason(event) {
             "Conflict" if node.is_empty() => ("event: conflict", true),
             "Conflict" => ("event: conflict", self.checks.is_ever_foreign(&node, &resource)),
+            // What it states of the value is checked by its note.
+            "Leaving" => ("event: leaving", node.is_empty() || self.checks.was_to_leave(&node, &resource)),
             "Contested" if node.is_empty() => ("event: contested", true),
             "Contested" => ("event: contested", self.checks.times_changed(&node, &resource) >= MIN_REPAIRS),
             "PatchFailed" => ("event: patch failed", true),
@@ -228,6 +230,12 @@ impl Checks {
             let mut values = ["capacity", "allocatable"].into_iter().map(|map| units(&node["status"][map][resource]));
             !is_listed && values.any(|value| value.is_some_and(|value| value != 0))
         })
+    }
+
+    /// Whether the ledger of a node has ever recorded that a value leaves when it is unused.
+    fn was_to_leave(&self, node: &str, resource: &str) -> bool {
+        let entries = self.versions(node).filter_map(|node| ledger(node)?.remove(resource));
+        entries.into_iter().any(|(_, _, rest)| rest["whenUnused"] == true)
     }
 
     /// How often a resource of a node was changed, or may have been.

@@ -38,8 +38,8 @@ impl World {
         if self.choices.percent(30) {
             spec["conflictPolicy"] = json!("Overwrite");
         }
-        if self.choices.percent(25) {
-            spec["deletionPolicy"] = json!("Retain");
+        if self.choices.percent(50) {
+            spec["deletionPolicy"] = json!(self.choices.one_of(&["Retain", "WhenUnused"]));
         }
         if self.choices.percent(25) {
             spec["shrinkPolicy"] = json!("Immediate");

@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 const MAX_SHRINK_TIME: Duration = Duration::from_secs(40);
 
 /// What happens in any hundreds of worlds: an empty run proves nothing.
-const EXPECTED: [&str; 97] = [
+const EXPECTED: [&str; 98] = [
     "CustomResourceDefinition deleted",
     "administrator removed a value",
     "administrator removed an entry",
@@ -48,6 +48,7 @@ const EXPECTED: [&str; 97] = [
     "event: held",
     "event: invalid ledger",
     "event: invalid rule",
+    "event: leaving",
     "event: patch failed",
     "event: released",
     "event: repaired",

@@ -13,12 +13,13 @@ impl World {
         let uid = self.rules.get(&rule).map_or(json!(version.to_string()), |rule| rule["metadata"]["uid"].clone());
         // The second rule takes over from the first.
         let policy = ["Keep", "Overwrite"][rule];
+        let deletion = ["WhenUnused", "Withdraw"][rule];
         let object = json!({
             "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
             "metadata": {"name": RULES[rule], "uid": uid, "generation": version,
                 "resourceVersion": version.to_string(), "creationTimestamp": "2026-01-02T00:00:00Z"},
             "spec": {"resourceName": RESOURCES[0], "quantity": quantity, "allNodes": true,
-                "priority": rule, "conflictPolicy": policy},
+                "priority": rule, "conflictPolicy": policy, "deletionPolicy": deletion},
         });
         self.rules.insert(rule, object.clone());
         self.show(1, Shown::Apply(object));

@@ -22,7 +22,8 @@ use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
 use crate::controller::tests::exploration::node::{RESOURCES, SmallNode};
 use crate::controller::tests::exploration::planning::Kind as Planned;
-use crate::model::api::{ConflictPolicy, ShrinkPolicy};
+use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
+use crate::model::ledger::Ledger;
 use crate::model::pod::Requests;
 use crate::planner::input::PodUsage;
 use crate::planner::tests::try_apply;
@@ -320,7 +321,11 @@ impl World {
         };
         let valid = self.reconciler.rules.iter().filter_map(|(_, state)| state.rule.as_ref().ok());
         let decides = valid.max_by_key(|rule| rule.priority);
-        let when_free = decides.is_some_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
+        let leaves = self.reconciler.nodes().get(NODES[place]).is_some_and(|state| {
+            let ledger = Ledger::parse(state.node.ledger.as_deref()).unwrap_or_default();
+            ledger.get(RESOURCES[0]).is_some_and(|entry| entry.deletion_policy == DeletionPolicy::WhenUnused)
+        });
+        let when_free = decides.map_or(leaves, |rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
         let [bound, started] = if place == 0 { self.shown_pods } else { [0; 2] };
         let known = self.reconciler.usage_on(NODES[place], self.now.instant);
         let floor = match (kind, &known) {

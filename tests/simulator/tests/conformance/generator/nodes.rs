@@ -57,7 +57,7 @@ impl Generator {
             "quantity": self.rng.u32(1..=5),
             "allNodes": true,
             "conflictPolicy": self.pick(&["Keep", "Overwrite", "Overwrite"]),
-            "deletionPolicy": self.pick(&["Withdraw", "Withdraw", "Retain"]),
+            "deletionPolicy": self.pick(&["Withdraw", "WhenUnused", "Retain"]),
         });
         let spec = serde_json::from_value(spec).expect("a spec");
         Rule::new(&NodeExtendedResource::new(&format!("rule-{number}"), spec)).expect("a valid rule")
