@@ -1,19 +1,23 @@
 //! The quantity that a rule declares: one for all nodes, or one that is read from each node.
 
+mod checked;
+mod table;
+
 use std::fmt;
 use std::sync::Arc;
-
-use thiserror::Error;
 
 use crate::model::api::{DeclaredQuantity, NodeExtendedResourceSpec, QuantityFrom, WhenMissing};
 use crate::model::label::{excerpt, excerpt_of, is_qualified_name};
 use crate::model::node::{Fact, Node};
-use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
+use crate::model::quantity::{MAX_QUANTITY_LENGTH, Quantity};
+pub use checked::InvalidQuantity;
+use checked::{advertisable, quantity};
+pub use table::Table;
 
 /// The quantity of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declared {
-    /// A whole number from 1 to [`MAX_QUANTITY`], on every node.
+    /// A whole number from 1 to [`crate::model::quantity::MAX_QUANTITY`], on every node.
     Fixed(Quantity),
     /// What each node says.
     Derived(Arc<Derivation>),
@@ -27,6 +31,8 @@ pub struct Derivation {
     quote: Quote,
     /// Of a native resource.
     divisor: Option<Quantity>,
+    /// Of a label.
+    table: Option<Table>,
     min: Quantity,
     max: Quantity,
     default: Option<Quantity>,
@@ -47,6 +53,17 @@ enum Quote {
 /// How many characters of a label's value messages quote.
 const QUOTED: usize = 10;
 
+/// Quantities by the value of a label.
+#[derive(Clone, Copy, Debug)]
+pub struct ByLabel<'t> {
+    /// The key of the label.
+    pub key: &'t str,
+    /// The quantities.
+    pub table: &'t Table,
+    /// The quantity of a node without the label, or with a value that is not in the table.
+    pub default: Option<Quantity>,
+}
+
 /// The quantity that a rule declares on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnNode {
@@ -56,47 +73,6 @@ pub enum OnNode {
     Nothing,
     /// It cannot be read: what is advertised stays. Why, without a period.
     Unknown(Arc<str>),
-}
-
-/// Why `spec.quantity` or `spec.quantityFrom` declares nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum InvalidQuantity {
-    /// Not a quantity.
-    #[error("{0}: {1}")]
-    Syntax(&'static str, ParseQuantityError),
-    /// Too long.
-    #[error("{0}: {1} characters are too long: write the number in at most {MAX_QUANTITY_LENGTH}")]
-    TooLong(&'static str, usize),
-    /// It has a fraction.
-    #[error("{0}: {1} is not a whole number, and extended resources cannot be split")]
-    NotWhole(&'static str, Quantity),
-    /// It is 0 or less.
-    #[error("{0}: {1} is less than 1; to advertise nothing, delete the rule")]
-    NotPositive(&'static str, Quantity),
-    /// It exceeds what the API server can count.
-    #[error("{0}: {1} is more than {MAX_QUANTITY}, the most that can be advertised")]
-    TooLarge(&'static str, Quantity),
-    /// There is not exactly one quantity.
-    #[error("spec: give exactly one of quantity and quantityFrom")]
-    NotOne,
-    /// There is not exactly one source.
-    #[error("spec.quantityFrom: give exactly one of nodeLabel, nodeAnnotation and resource")]
-    NotOneSource,
-    /// The key of a label or annotation cannot exist, or is the controller's own.
-    #[error("spec.quantityFrom: {0:?} is not the key of a label or annotation that can be read")]
-    Key(String),
-    /// The resource may be one that a rule declares.
-    #[error("spec.quantityFrom.resource.name: {0:?} is not a native resource")]
-    NotNative(String),
-    /// The divisor is 0 or less.
-    #[error("spec.quantityFrom.resource.divisor: {0} is not more than 0")]
-    Divisor(Quantity),
-    /// `min` or `default` exceeds `max`.
-    #[error("spec.quantityFrom.{0} is more than max")]
-    AboveMax(&'static str),
-    /// Both say what to do without a quantity.
-    #[error("spec.quantityFrom: give default or whenMissing, not both")]
-    DefaultAndWhenMissing,
 }
 
 impl Declared {
@@ -157,6 +133,20 @@ impl Declared {
         Some(format!("{}{divided}{default}", derivation.fact))
     }
 
+    /// Returns the key of a label, the quantities by its value, and the quantity of other nodes, if there is a table.
+    #[must_use]
+    pub fn by_label(&self) -> Option<ByLabel<'_>> {
+        let Self::Derived(derivation) = self else { return None };
+        let Derivation { fact: Fact::Label(key), table: Some(table), default, .. } = &**derivation else { return None };
+        Some(ByLabel { key, table, default: *default })
+    }
+
+    /// Returns about how many bytes it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.by_label().map_or(0, |by_label| by_label.table.size())
+    }
+
     /// Returns what is read from nodes, if anything.
     #[must_use]
     pub fn fact(&self) -> Option<&Fact> {
@@ -173,6 +163,7 @@ impl fmt::Display for Declared {
             Self::Fixed(quantity) => quantity.fmt(f),
             Self::Derived(derivation) => match derivation.divisor {
                 Some(divisor) => write!(f, "the {} of the node, divided by {divisor}", derivation.fact),
+                None if derivation.table.is_some() => write!(f, "a quantity for the {} of the node", derivation.fact),
                 None => write!(f, "the quantity in the {} of the node", derivation.fact),
             },
         }
@@ -203,11 +194,17 @@ impl Derivation {
             Fact::Annotation(_) => Quote::Nothing,
             Fact::Capacity(_) => Quote::All,
         };
-        let max = advertisable("spec.quantityFrom.max", max)?;
         let bound =
             |name, bound: &Option<DeclaredQuantity>| bound.as_ref().map(|bound| advertisable(name, bound)).transpose();
-        let min = bound("spec.quantityFrom.min", min)?.unwrap_or(Quantity::from(1));
         let default = bound("spec.quantityFrom.default", default)?;
+        let table = node_label.as_ref().and_then(|label| label.values.as_ref()).map(Table::new).transpose()?;
+        let max = match (bound("spec.quantityFrom.max", max)?, &table) {
+            (Some(max), None) => max,
+            (None, Some(table)) if min.is_none() => table.most().max(default.unwrap_or_default()),
+            (None, Some(_)) => return Err(InvalidQuantity::MinOfTable),
+            _ => return Err(InvalidQuantity::NotOneBound),
+        };
+        let min = bound("spec.quantityFrom.min", min)?.unwrap_or(Quantity::from(1));
         if min > max {
             return Err(InvalidQuantity::AboveMax("min"));
         }
@@ -217,7 +214,7 @@ impl Derivation {
         if default.is_some() && when_missing.is_some() {
             return Err(InvalidQuantity::DefaultAndWhenMissing);
         }
-        Ok(Self { fact, quote, divisor, min, max, default, when_missing: when_missing.unwrap_or_default() })
+        Ok(Self { fact, quote, divisor, table, min, max, default, when_missing: when_missing.unwrap_or_default() })
     }
 
     fn on(&self, node: &Node) -> OnNode {
@@ -229,6 +226,10 @@ impl Derivation {
         let Some(text) = text else {
             return self.missing(|| format!("the node has no {}", self.fact));
         };
+        if let Some(table) = &self.table {
+            let missing = || self.missing(|| self.judged(text, "not in nodeLabel.values"));
+            return table.get(text).map_or_else(missing, OnNode::Known);
+        }
         let max = self.max;
         let unknown = |why: &str| OnNode::Unknown(self.judged(text, why).into());
         if text.chars().count() > MAX_QUANTITY_LENGTH {
@@ -270,26 +271,6 @@ impl Derivation {
             (None, WhenMissing::Keep) => OnNode::Unknown(why().into()),
             (None, WhenMissing::None) => OnNode::Nothing,
         }
-    }
-}
-
-fn quantity(field: &'static str, declared: &DeclaredQuantity) -> Result<Quantity, InvalidQuantity> {
-    let text = declared.to_string();
-    let length = text.chars().count();
-    if length > MAX_QUANTITY_LENGTH {
-        return Err(InvalidQuantity::TooLong(field, length));
-    }
-    text.parse().map_err(|error| InvalidQuantity::Syntax(field, error))
-}
-
-/// Returns a quantity that a node can have.
-fn advertisable(field: &'static str, declared: &DeclaredQuantity) -> Result<Quantity, InvalidQuantity> {
-    let quantity = quantity(field, declared)?;
-    match quantity.whole() {
-        None => Err(InvalidQuantity::NotWhole(field, quantity)),
-        Some(..=0) => Err(InvalidQuantity::NotPositive(field, quantity)),
-        Some(whole) if whole > MAX_QUANTITY.into() => Err(InvalidQuantity::TooLarge(field, quantity)),
-        Some(_) => Ok(quantity),
     }
 }
 

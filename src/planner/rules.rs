@@ -247,6 +247,41 @@ mod tests {
     }
 
     #[test]
+    fn table_of_a_stored_rule_is_checked_and_its_entry_named() {
+        let at = |entry: &str| format!("spec.quantityFrom.nodeLabel.values: {entry}");
+        let many: serde_json::Map<_, _> = (0..513).map(|number| (number.to_string(), json!(1))).collect();
+        let most: serde_json::Map<_, _> = (0..512).map(|number| (number.to_string(), json!(1))).collect();
+        let long = format!("{:033}", 4);
+        let from = |values: Value, more: Value| {
+            let mut from = json!({"nodeLabel": {"key": "a", "values": values}});
+            from.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            rule("a", None, json!({"allNodes": true, "quantity": null, "quantityFrom": from}))
+        };
+        for (values, more, expected) in [
+            (json!({"m5.large": 0, "b": 1}), json!({}), at("m5.large: 0 is less than 1")),
+            (json!({"b": "1500m"}), json!({}), at("b: 1500m is not a whole number")),
+            (json!({"b": "four"}), json!({}), at("b: ")),
+            (json!({"b": "10E"}), json!({}), at("b: 10E is more than 9223372036854775")),
+            (json!({ "b": long }), json!({}), at("b: 33 characters are too long")),
+            (json!({"a b": 1}), json!({}), at("\"a b\" is not a label value")),
+            (json!({"x".repeat(64): 1}), json!({}), at("\"xxx")),
+            (json!({}), json!({}), at("the table is empty")),
+            (Value::Object(many), json!({}), at("513 entries are too many: at most 512")),
+            (json!({"b": 1}), json!({"max": 4}), "exactly one of max and nodeLabel.values".to_owned()),
+            (json!(null), json!({}), "exactly one of max and nodeLabel.values".to_owned()),
+            (json!({"b": 1}), json!({"min": 1}), "min has no meaning".to_owned()),
+        ] {
+            let error = from(values, more).unwrap_err().to_string();
+            assert!(error.contains(&expected), "{error}, not {expected}");
+        }
+        // Two entries may be equal.
+        assert!(from(json!({"a": 1000, "b": "1k", "c": "1000000m"}), json!({})).is_ok());
+        let large = from(Value::Object(most), json!({"default": 7})).unwrap();
+        assert_eq!(large.quantity.most(), 7.into());
+        assert!(large.quantity.size() > 512 * 64, "it counts for the memory of rules");
+    }
+
+    #[test]
     fn rule_set_returns_selecting_rules_by_precedence() {
         let early = "2026-01-01T00:00:00Z";
         let late = "2026-01-02T00:00:00Z";

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cel::{Context, Env, ExecutionError, Program, Value as CelValue};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use serde_json::Value;
 
 use super::code::Code;
@@ -22,6 +23,15 @@ pub(super) struct Rule {
     pub(super) code: Code,
     /// The message if it does not hold.
     pub(super) message: String,
+    /// What gives the message of a rule of a map that each entry must meet: it names an entry that does not.
+    message_expression: Option<Program>,
+}
+
+impl Rule {
+    /// Returns whether each entry of a map must meet the rule.
+    pub(super) fn is_of_each_entry(&self) -> bool {
+        self.message_expression.is_some()
+    }
 }
 
 /// The CEL environment of the API server: the standard library, and the extensions that the CRD uses. A rule that uses
@@ -47,9 +57,26 @@ impl CelEnv {
     ///
     /// # Errors
     /// If it is not valid CEL.
-    pub(super) fn compile(&self, expression: &str, message: &str, code: Code) -> Result<Rule, String> {
-        let program = self.0.compile(expression).map_err(|error| format!("{expression}: {error}"))?;
-        Ok(Rule { program, expression: expression.to_owned(), message: message.to_owned(), code })
+    pub(super) fn compile(&self, rule: &ValidationRule, code: impl Fn(&str) -> Code) -> Result<Rule, String> {
+        let compile =
+            |expression: &String| self.0.compile(expression).map_err(|error| format!("{expression}: {error}"));
+        let message = rule.message.as_deref().unwrap_or("failed");
+        Ok(Rule {
+            program: compile(&rule.rule)?,
+            expression: rule.rule.clone(),
+            code: code(message),
+            message: message.to_owned(),
+            message_expression: rule.message_expression.as_ref().map(compile).transpose()?,
+        })
+    }
+
+    /// Returns the message for a value that breaks a rule.
+    pub(super) fn message(&self, rule: &Rule, value: &Value) -> String {
+        let message = rule.message_expression.as_ref().map(|program| self.execute(program, value));
+        match message {
+            Some(Ok(CelValue::String(message))) => message.to_string(),
+            _ => rule.message.clone(),
+        }
     }
 
     /// Returns whether a rule holds for a value.
@@ -57,13 +84,17 @@ impl CelEnv {
     /// # Errors
     /// If it cannot be evaluated: the value does not have the type of the rule.
     pub(super) fn evaluate(&self, rule: &Rule, value: &Value) -> Result<bool, String> {
-        let mut context = Context::with_env(Arc::clone(&self.0));
-        context.add_variable_from_value("self", from_json(value));
-        match rule.program.execute(&context) {
+        match self.execute(&rule.program, value) {
             Ok(CelValue::Bool(evaluate)) => Ok(evaluate),
             Ok(other) => Err(format!("the rule gives {other:?}, which is no truth value")),
             Err(error) => Err(describe(&error)),
         }
+    }
+
+    fn execute(&self, program: &Program, value: &Value) -> Result<CelValue, ExecutionError> {
+        let mut context = Context::with_env(Arc::clone(&self.0));
+        context.add_variable_from_value("self", from_json(value));
+        program.execute(&context)
     }
 }
 
@@ -102,7 +133,12 @@ mod tests {
 
     fn evaluate(expression: &str, value: &Value) -> Result<bool, String> {
         let cel = CelEnv::new().unwrap();
-        cel.evaluate(&cel.compile(expression, "", Code::CrdRule).unwrap(), value)
+        cel.evaluate(&compiled(&cel, expression).unwrap(), value)
+    }
+
+    fn compiled(cel: &CelEnv, expression: &str) -> Result<Rule, String> {
+        let rule = ValidationRule { rule: expression.to_owned(), ..ValidationRule::default() };
+        cel.compile(&rule, |_| Code::CrdRule)
     }
 
     #[test]
@@ -121,6 +157,8 @@ mod tests {
             ("int(quantity(self).asApproximateFloat()) == 1", json!("1500m")),
             ("self.map(item, item.size()).sum() == 3", json!(["a", "bc"])),
             ("self.map(item, item.size()).sum() == 0", json!([])),
+            ("self.all(key, [self[key]].all(item, type(item) == int || item == '4'))", json!({"a": 4, "b": "4"})),
+            ("self.filter(key, !(self[key] < 4))[0] + ': \\'-\\'' == 'b: \\'-\\''", json!({"a": 3, "b": 4})),
             ("!(self.operator in ['In']) || has(self.values)", json!({"operator": "Exists"})),
         ] {
             assert_eq!(evaluate(expression, &value), Ok(true), "{expression}");
@@ -140,6 +178,6 @@ mod tests {
         ] {
             assert!(evaluate(expression, &value).is_err(), "{expression}");
         }
-        assert!(CelEnv::new().unwrap().compile("self >", "", Code::CrdRule).is_err());
+        assert!(compiled(&CelEnv::new().unwrap(), "self >").is_err());
     }
 }

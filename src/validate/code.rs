@@ -4,7 +4,7 @@ use std::fmt;
 
 use Code::{
     AllNodesTrue, LabelKey, LabelValue, LabelWithoutValue, NodeChoice, NodeName, QuantityBounds, QuantityChoice,
-    QuantityMissing, QuantityPositive, QuantityRange, QuantitySource, QuantitySyntax, QuantityWhole,
+    QuantityMissing, QuantityPositive, QuantityRange, QuantitySource, QuantitySyntax, QuantityTable, QuantityWhole,
     ResourceNameDomain, ResourceNamePart, ResourceNamePrefix, ResourceNameRequests, ResourceNameReserved,
     ResourceNameSlashes, SelectorEmpty, SelectorValuesGiven, SelectorValuesMissing,
 };
@@ -74,9 +74,10 @@ codes! {
     QuantityChoice "quantity-choice" "Not exactly one of `quantity` and `quantityFrom`",
     QuantitySource "quantity-source" "`quantityFrom` does not name exactly one thing that can be read from a node",
     QuantityMissing "quantity-missing" "`default` and `whenMissing` together",
-    QuantityBounds "quantity-bounds" "`min` or `default` above `max`",
+    QuantityBounds "quantity-bounds" "`min` or `default` above `max`, or not exactly one of `max` and a table",
+    QuantityTable "quantity-table" "A table of quantities without an entry, or an entry without a quantity",
     LabelKey "label-key" "A key of a label or annotation that cannot exist",
-    LabelValue "label-value" "A value in a selector that no label can have",
+    LabelValue "label-value" "A value in a selector or a table that no label can have",
     AllNodesTrue "all-nodes-true" "`allNodes` with another value than `true`",
     SelectorEmpty "selector-empty" "A selector without a requirement, which would select every node",
     LabelWithoutValue "label-without-value" "A label in a selector without its value",
@@ -107,13 +108,22 @@ codes! {
 
 /// The code of each CEL rule of the CRD: by the path of its schema and a part of its message, since a CEL rule has no
 /// identifier. A test fails for a missing rule.
-const CRD_RULES: [(&str, &str, Code); 41] = [
+const CRD_RULES: [(&str, &str, Code); 50] = [
     ("spec", "exactly one of nodeSelector", NodeChoice),
     ("spec", "exactly one of quantity and", QuantityChoice),
     ("spec.quantityFrom", "exactly one of nodeLabel", QuantitySource),
     ("spec.quantityFrom", "default or whenMissing", QuantityMissing),
     ("spec.quantityFrom", "min is more than max", QuantityBounds),
     ("spec.quantityFrom", "default is more than max", QuantityBounds),
+    ("spec.quantityFrom", "exactly one of max", QuantityBounds),
+    ("spec.quantityFrom", "min has no meaning", QuantityBounds),
+    ("spec.quantityFrom.nodeLabel.values", "table is empty", QuantityTable),
+    ("spec.quantityFrom.nodeLabel.values", "entry without a quantity", QuantityTable),
+    ("spec.quantityFrom.nodeLabel.values", "not a label value", LabelValue),
+    ("spec.quantityFrom.nodeLabel.values", "not a quantity", QuantitySyntax),
+    ("spec.quantityFrom.nodeLabel.values", "a whole number is needed", QuantityWhole),
+    ("spec.quantityFrom.nodeLabel.values", "at least 1", QuantityPositive),
+    ("spec.quantityFrom.nodeLabel.values", "out of range", QuantityRange),
     ("spec.quantityFrom.nodeLabel.key", "not a label key", LabelKey),
     ("spec.quantityFrom.nodeLabel.key", "controller's own", QuantitySource),
     ("spec.quantityFrom.nodeAnnotation.key", "not a label key", LabelKey),

@@ -73,7 +73,11 @@ pub(super) fn quantity(text: &str) -> Option<String> {
 
 /// Warns about numbers that are read differently from what they look like.
 pub(super) fn numbers(document: &Document) -> Vec<Diagnostic> {
-    let fields = ["quantity", "priority"].map(|field| Path::from_keys(["spec", field]));
+    let mut fields = ["quantity", "priority"].map(|field| Path::from_keys(["spec", field])).to_vec();
+    fields.extend(["max", "min", "default"].map(|field| Path::from_keys(["spec", "quantityFrom", field])));
+    let table = Path::from_keys(["spec", "quantityFrom", "nodeLabel", "values"]);
+    let entries = document.at(&table).and_then(Value::as_object).into_iter().flatten();
+    fields.extend(entries.map(|(value, _)| table.key(value)));
     let found = fields.iter().filter_map(|path| {
         let value = document.at(path).and_then(Value::as_i64)?;
         let location = document.location(path);

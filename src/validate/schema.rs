@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cel::{CelEnv, Rule};
 use super::code::Code;
@@ -76,10 +76,7 @@ impl Schema {
             },
             bounds: bounds::Bounds::new(props)?,
             rules: rules
-                .map(|rule| {
-                    let message = rule.message.as_deref().unwrap_or("failed");
-                    cel.compile(&rule.rule, message, Code::of_crd_rule(path, message))
-                })
+                .map(|rule| cel.compile(rule, |message| Code::of_crd_rule(path, message)))
                 .collect::<Result<_, String>>()?,
         })
     }
@@ -251,13 +248,22 @@ impl Schema {
     /// Evaluates the rules of this value. `before` is the number of earlier violations.
     fn ask(&self, value: &Value, path: &Path, cel: &CelEnv, violations: &mut Vec<Violation>, before: usize) {
         for rule in &self.rules {
-            let message = match cel.evaluate(rule, value) {
-                Ok(true) => continue,
-                Ok(false) => rule.message.clone(),
-                Err(_) if violations.len() > before => continue,
-                Err(error) => error,
+            let mut ask = |value: &Value, path: &Path| {
+                let message = match cel.evaluate(rule, value) {
+                    Ok(true) => return,
+                    Ok(false) => cel.message(rule, value),
+                    Err(_) if violations.len() > before => return,
+                    Err(error) => error,
+                };
+                violations.push(Violation::new(path, rule.code, message).expression(&rule.expression));
             };
-            violations.push(Violation::new(path, rule.code, message).expression(&rule.expression));
+            match value {
+                // The API server names one of the entries; here each is reported, at its place.
+                Value::Object(fields) if rule.is_of_each_entry() => {
+                    fields.iter().for_each(|(key, value)| ask(&json!({ key: value }), &path.key(key)));
+                }
+                _ => ask(value, path),
+            }
         }
     }
 

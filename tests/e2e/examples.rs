@@ -11,6 +11,12 @@ fn examples_apply_and_become_ready() {
     let cluster = Cluster::shared_with(ControlPlane::builder().scheduler().kubelets(2));
     let controller = Controller::start(&cluster);
     cluster.kubectl(&["label", "node", "node-1", "example.com/has-dongle=true", "example.com/role=build"]);
+    for (node, instance_type, memory) in [("node-1", "m5.large", "8192"), ("node-2", "m7i.8xlarge", "131072")] {
+        let labels =
+            [("node.kubernetes.io/instance-type", instance_type), ("karpenter.k8s.aws/instance-memory", memory)];
+        let labels = labels.map(|(key, value)| format!("{key}={value}"));
+        cluster.kubectl(&["label", "--overwrite", "node", node, &labels[0], &labels[1]]);
+    }
     for entry in std::fs::read_dir(project_file("examples")).unwrap() {
         let path = entry.unwrap().path();
         // The GitOps tests cover the others.
@@ -25,6 +31,18 @@ fn examples_apply_and_become_ready() {
     cluster.wait_ready("licences-build", "1/1");
     cluster.wait_advertised("node-1", "example.com/licence", "10");
     cluster.wait_advertised("node-2", "example.com/licence", "2");
+    for (node, volumes, addresses) in [("node-1", "24", "16"), ("node-2", "32", "2")] {
+        cluster.wait_advertised(node, "example.com/volume", volumes);
+        cluster.wait_advertised(node, "example.com/address", addresses);
+    }
+    // A node that another instance type replaces under its name, and one of a type that the table does not name.
+    cluster.kubectl(&["label", "--overwrite", "node", "node-1", "node.kubernetes.io/instance-type=m7i.48xlarge"]);
+    cluster.kubectl(&["label", "--overwrite", "node", "node-2", "node.kubernetes.io/instance-type=m8g.medium"]);
+    cluster.wait_advertised("node-1", "example.com/volume", "128");
+    cluster.wait_status("volumes", "the type that is not in the table", |status| {
+        status["problems"][0]["message"].as_str().is_some_and(|message| message.contains("not in nodeLabel.values"))
+    });
+    cluster.wait_advertised("node-2", "example.com/volume", "32");
     cluster.wait_running("dongle-user");
     controller.stop();
 }

@@ -102,6 +102,24 @@ fn candidates() -> Vec<Value> {
     ] {
         specs.push(json!({"quantity": quantity}));
     }
+    // Tables, whose entries break several rules at once.
+    for _ in 0..60 {
+        let entry = |random: &mut fastrand::Rng| {
+            let value = random.choice(["m5.large", "", "8", "-a", "a b", "a.", "k8s.io/a"]).unwrap();
+            let quantities =
+                [json!(24), json!(0), json!("1500m"), json!("1.5Gi"), json!("x"), json!("10E"), json!(null)];
+            (value.to_owned(), random.choice(quantities).unwrap())
+        };
+        let values: serde_json::Map<_, _> = (0..random.usize(0..3)).map(|_| entry(&mut random)).collect();
+        let mut from = json!({"nodeLabel": {"key": "a", "values": values}});
+        match random.u8(..5) {
+            0 => from["max"] = json!(30),
+            1 => from["min"] = json!(2),
+            2 => from["nodeLabel"]["values"] = json!(null),
+            _ => {}
+        }
+        specs.push(json!({"quantity": null, "quantityFrom": from}));
+    }
     let text = |random: &mut fastrand::Rng| -> String {
         (0..random.usize(0..6))
             .map(|_| random.choice(['a', 'b', 'c', 'd', 'e', 'f', '8', '9', 'B', '-', '.', '_', '/', 'ß']).unwrap())

@@ -12,7 +12,7 @@ use crate::model::api::{self, Reason};
 use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule};
 
-/// What each rule takes besides its selection, in bytes: its state, counts of nodes, the pace of its status, its place
+/// What each rule takes besides its selection and its table of quantities, in bytes: its state, counts of nodes, the pace of its status, its place
 /// in queues.
 const BASE_SIZE: usize = 2 * 1024;
 
@@ -82,7 +82,7 @@ impl RuleState {
     /// Returns about how many bytes the rule takes, in a selection's index too.
     pub(super) fn size(&self) -> usize {
         match &self.rule {
-            Ok(rule) => BASE_SIZE + rule.selection.size(),
+            Ok(rule) => BASE_SIZE + rule.selection.size() + rule.quantity.size(),
             Err(_) => STALLED_SIZE,
         }
     }

@@ -1,5 +1,7 @@
 //! `spec.quantity`, and `spec.quantityFrom`: where a rule reads the quantity of a node.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,10 +32,10 @@ impl std::fmt::Display for DeclaredQuantity {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::exactly_one_source)]
 pub struct QuantityFrom {
-    /// Reads the quantity from a label of the node, whose value is a whole number such as 4 or 800Gi. Set exactly one of
-    /// nodeLabel, nodeAnnotation and resource.
+    /// Reads the quantity from a label of the node, whose value is a whole number such as 4 or 800Gi, or is in a table of
+    /// quantities. Set exactly one of nodeLabel, nodeAnnotation and resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_label: Option<NodeKey>,
+    pub node_label: Option<NodeLabel>,
 
     /// Reads the quantity from an annotation of the node, as from a label. Set exactly one of nodeLabel, nodeAnnotation
     /// and resource.
@@ -46,11 +48,12 @@ pub struct QuantityFrom {
     pub resource: Option<NativeResource>,
 
     /// The largest quantity that is believed: a node with more keeps what it has, and is reported. Who may set a label
-    /// can set the quantity, so choose a bound that does no harm.
+    /// can set the quantity, so choose a bound that does no harm. Required, except with nodeLabel.values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bound")]
-    pub max: DeclaredQuantity,
+    pub max: Option<DeclaredQuantity>,
 
-    /// The smallest quantity, 1 by default. A node with less counts as a node without.
+    /// The smallest quantity, 1 by default. A node with less counts as a node without. Not with nodeLabel.values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bound")]
     pub min: Option<DeclaredQuantity>,
@@ -66,7 +69,22 @@ pub struct QuantityFrom {
     pub when_missing: Option<WhenMissing>,
 }
 
-/// A label or an annotation.
+/// A label.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLabel {
+    /// The key, such as node.kubernetes.io/instance-type.
+    #[schemars(schema_with = "schema::source_key")]
+    pub key: String,
+
+    /// A table: the quantity of a node by the value of its label, such as m5.large: 24. A node with another value counts
+    /// as a node without the label. Set exactly one of values and max.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::quantities_by_value")]
+    pub values: Option<BTreeMap<String, DeclaredQuantity>>,
+}
+
+/// An annotation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeKey {

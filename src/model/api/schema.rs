@@ -2,29 +2,29 @@
 //! form. Facts about CEL on the API server: the worst case of a rule must be cheap (so every string, list and map is
 //! bounded), and a rule runs even if `pattern` has failed, so each rule here accepts what an earlier rule rejects.
 
+mod quantity;
+mod rule;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
+pub use quantity::MAX_ENTRIES;
+pub(super) use quantity::{quantities_by_value, quantity};
+use rule::{BAD_VALUE, LABEL_VALUE, QUANTITY, rule};
 
-/// The input that CEL's `quantity` may get: an exponent below 100, because a large one keeps a core of the API
-/// server busy for minutes. No larger exponent makes a whole number of such a short text.
-const QUANTITY: &str = r"^[+-]?([0-9]+[.]?|[.][0-9])[0-9]*([numk]|Ki|[MGTPE]i?|[eE][+-]?0*[0-9]{1,2})?$";
 /// A whole number of at least 1.
 const BOUND: &str = "^[1-9][0-9]*([kMGTP]|[KMGTP]i)?$";
 const DNS_SUBDOMAIN: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 const NAME_PART: &str = "^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$";
-const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 const LABEL_KEY: &str = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9])$";
 
 const BAD_KEY: &str =
     "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
-const BAD_VALUE: &str =
-    "not a label value: at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends";
 const NATIVE_RESOURCE: &str = "^(cpu|memory|ephemeral-storage|pods|hugepages-[1-9][0-9]*[KMGTPE]i)$";
 
-/// The number of names in `nodeNames`, and the characters of all together. With these bounds and those of `nodeSelector`,
-/// no spec has 64 KiB.
+/// The number of names in `nodeNames`, and the characters of all together. With these bounds, those of `nodeSelector` and
+/// [`MAX_ENTRIES`], no spec has 128 KiB.
 pub const MAX_NAMES: usize = 1000;
 /// See [`MAX_NAMES`].
 pub const MAX_NAMES_LENGTH: usize = 48 * 1024;
@@ -37,11 +37,6 @@ pub const MAX_VALUES_LENGTH: usize = 24 * 1024;
 
 /// The rule of a boolean that cannot be false.
 pub(super) const ONLY_TRUE: &str = "self";
-
-/// One `x-kubernetes-validations` entry.
-fn rule(rule: impl AsRef<str>, message: &str) -> Value {
-    json!({ "rule": rule.as_ref(), "message": message })
-}
 
 /// Makes the spec require exactly one of `nodeSelector`, `nodeNames` and `allNodes`, and of `quantity` and
 /// `quantityFrom`.
@@ -63,12 +58,13 @@ pub(super) fn exactly_one_source(schema: &mut Schema) {
     let at_most_max = |field: &str| {
         let is_bound = |field: &str| format!("string(self.{field}).matches('{BOUND}')");
         format!(
-            "!has(self.{field}) || !{} || !{} \
+            "!has(self.{field}) || !has(self.max) || !{} || !{} \
              || !quantity(string(self.{field})).isGreaterThan(quantity(string(self.max)))",
             is_bound(field),
             is_bound("max"),
         )
     };
+    let has_table = "has(self.nodeLabel) && has(self.nodeLabel.values)";
     // Server-side apply replaces it as a whole: sources of two field managers would be two sources.
     schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
     schema.insert(
@@ -81,6 +77,14 @@ pub(super) fn exactly_one_source(schema: &mut Schema) {
             rule(
                 "!has(self.default) || !has(self.whenMissing)",
                 "give default or whenMissing, not both: a node without a quantity gets the default",
+            ),
+            rule(
+                format!("has(self.max) != ({has_table})"),
+                "give exactly one of max and nodeLabel.values: max bounds what nodes state, and a table is its own bound",
+            ),
+            rule(
+                format!("!has(self.min) || !({has_table})"),
+                "min has no meaning with nodeLabel.values: leave out the entries that are too small",
             ),
             rule(at_most_max("min"), "min is more than max: no quantity would be accepted"),
             rule(at_most_max("default"), "default is more than max: raise max, or lower the default"),
@@ -182,47 +186,6 @@ pub(super) fn resource_name(_: &mut SchemaGenerator) -> Schema {
             rule(
                 format!("!({one_slash}) || (self.split('/')[1].size() <= 63 && self.split('/')[1].matches('{NAME_PART}'))"),
                 "the part after the slash must be 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends",
-            ),
-        ],
-    })
-}
-
-pub(super) fn quantity(_: &mut SchemaGenerator) -> Schema {
-    // A test on the string form, for what is a quantity at all.
-    let holds = |on_int: &str, on_quantity: &str| {
-        format!("type(self) == int ? {on_int} : (!self.matches('{QUANTITY}') || {on_quantity})")
-    };
-    let positive = "quantity(self).isGreaterThan(quantity('0'))";
-    let too_large = format!("quantity(self).isGreaterThan(quantity('{MAX_QUANTITY}'))");
-    // isInteger() is false for whole numbers such as 120Ti, 62.0Gi and 4000m: it returns how the
-    // number is stored. The difference from the number's float is exact, and a float of up to
-    // MAX_QUANTITY is off by less than 4: so it is one of these integers, or there is a fraction. The list of one
-    // quantity is a variable: Kubernetes 1.30 takes no bound on the length of an int-or-string into account, and
-    // rejects a rule that parses the text many times as too expensive.
-    let whole = format!(
-        "[quantity(self)].exists(all, !all.isGreaterThan(quantity('0')) || all.isGreaterThan(quantity('{MAX_QUANTITY}')) \
-         || ['-4', '-3', '-2', '-1', '0', '1', '2', '3', '4'].exists(rest, \
-         all.sub(int(all.asApproximateFloat())).compareTo(quantity(rest)) == 0))"
-    );
-    json_schema!({
-        "x-kubernetes-int-or-string": true,
-        "maxLength": MAX_QUANTITY_LENGTH,
-        "x-kubernetes-validations": [
-            rule(
-                format!("type(self) == int || self.matches('{QUANTITY}')"),
-                "not a quantity: write a whole number such as 4, or one with a suffix such as 800Gi (suffixes: k M G T P E, Ki Mi Gi Ti Pi Ei)",
-            ),
-            rule(
-                holds("true", &whole),
-                "a whole number is needed: extended resources are counted, and cannot be split",
-            ),
-            rule(
-                holds("self >= 1", positive),
-                "at least 1 is needed: to advertise nothing, delete the rule",
-            ),
-            rule(
-                holds(&format!("self <= {MAX_QUANTITY}"), &format!("!{too_large}")),
-                "out of range: at most 9223372036854775 can be advertised",
             ),
         ],
     })

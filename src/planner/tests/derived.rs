@@ -86,6 +86,69 @@ fn quantity_that_cannot_be_read_keeps_what_is_advertised_and_adds_nothing() {
     }
 }
 
+/// `quantityFrom` with a table by the label.
+fn from_table(more: Value) -> Value {
+    let mut from = json!({"nodeLabel": {"key": KEY, "values": {"big": 8, "Small": "2", "1k": "4000m", "": 1}}});
+    from.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({ "quantityFrom": from })
+}
+
+#[test]
+fn quantity_in_a_table_is_that_of_the_value_of_the_label() {
+    for (slots, more, quantity) in [
+        (Some("big"), json!({}), "8"),
+        (Some("Small"), json!({"default": 3}), "2"),
+        // The value of the label is a text, and no quantity.
+        (Some("1k"), json!({"whenMissing": "None"}), "4"),
+        (Some(""), json!({}), "1"),
+        (Some("small"), json!({"default": 3}), "3"),
+        (Some("1000"), json!({"default": 3}), "3"),
+        // A default may exceed the table.
+        (None, json!({"default": 9}), "9"),
+    ] {
+        let changes = [format!("advertised example.com/dongle={quantity} (rule r)")];
+        let changes: Vec<_> = changes.iter().map(String::as_str).collect();
+        let after = owned(dongles(quantity, quantity), quantity, "r");
+        let rules = json!({"r": from_table(more)});
+        Case { node: labelled(bare(), slots), rules, outcomes: &[("r", "advertised")], changes: &changes, after }
+            .check();
+    }
+}
+
+#[test]
+fn node_with_a_value_that_is_not_in_the_table_is_as_one_without_the_label() {
+    let not_named = r#"the label example.com/slots is "huge-2-and…", which is not in nodeLabel.values"#;
+    for (slots, why) in [
+        (None, "the node has no label example.com/slots"),
+        (Some("huge-2-and-more"), not_named),
+        (Some("8"), r#"the label example.com/slots is "8", which is not in nodeLabel.values"#),
+    ] {
+        let stays = format!("unknown, 8 stays: {why}");
+        let has = owned(dongles("8", "8"), "8", "r");
+        for more in [json!({}), json!({"whenMissing": "Keep"})] {
+            let node = labelled(has.clone(), slots);
+            let rules = json!({"r": from_table(more)});
+            Case { node, rules, outcomes: &[("r", &stays)], changes: &[], after: json!({}) }.check();
+        }
+        let rules = json!({"r": from_table(json!({"whenMissing": "None"}))});
+        let changes = ["withdrew example.com/dongle (rule r)"];
+        let node = labelled(has, slots);
+        Case { node, rules, outcomes: &[], changes: &changes, after: bare() }.check();
+    }
+}
+
+#[test]
+fn label_that_changes_moves_a_node_in_the_table() {
+    let node = labelled(owned(dongles("8", "8"), "8", "r"), Some("Small"));
+    let rules = json!({"r": from_table(json!({"default": 3}))});
+    let (node, rules) = (decoded(&node_object(&node)), rule_set(&rules));
+    let lowered = plan(&node, &rules, &free());
+    assert_eq!(change_texts(&lowered), ["advertised example.com/dongle=2 (rule r)"]);
+    assert!(lowered.changes().iter().all(Change::moves), "{lowered:?}");
+    let held = ["held example.com/dongle at 5, which pods request (rule r declares 2)"];
+    assert_eq!(change_texts(&plan(&node, &rules, &used(5))), held);
+}
+
 /// A status can be read by clients that may not read nodes.
 #[test]
 fn annotation_outside_the_domain_of_the_resource_is_not_quoted() {

@@ -311,13 +311,18 @@ fn random_adoptions_are_of_own_values() {
 #[test]
 fn random_derived_quantities_plan_like_fixed_ones_and_unknown_ones_keep_what_is_listed() {
     let (mut planned, mut kept) = (0, 0);
-    for (case, _) in cases(17, 5_000) {
+    for (number, (case, _)) in cases(17, 5_000).enumerate() {
         let (mut object, mut rules) = (case.object.clone(), case.rules.clone());
+        let by_table = number % 2 == 0;
         for (name, rule) in rules.as_object_mut().unwrap() {
             let Some(spec) = rule.as_object_mut() else { continue };
             let quantity = spec.remove("quantity").unwrap();
-            spec.insert("quantityFrom".to_owned(), json!({"nodeLabel": {"key": name}, "max": 1000}));
-            object["metadata"]["labels"][name] = quantity;
+            let from = match by_table {
+                true => json!({"nodeLabel": {"key": name, "values": {"no": 1000, "here": quantity}}}),
+                false => json!({"nodeLabel": {"key": name}, "max": 1000}),
+            };
+            spec.insert("quantityFrom".to_owned(), from);
+            object["metadata"]["labels"][name] = if by_table { json!("here") } else { quantity };
         }
         let mut derived = plan(&decoded(&object), &rule_set(&rules), &case.input);
         if let Plan::Patch { changes, .. } = &mut derived.plan {
@@ -327,7 +332,9 @@ fn random_derived_quantities_plan_like_fixed_ones_and_unknown_ones_keep_what_is_
         assert_eq!(derived, fixed, "{object:#}\n{rules:#}");
         planned += derived.changes().len();
 
-        object["metadata"]["labels"] = json!({});
+        let names = case.rules.as_object().unwrap().keys();
+        let others: Map<_, _> = names.map(|name| (name.clone(), json!("elsewhere"))).collect();
+        object["metadata"]["labels"] = if by_table { Value::Object(others) } else { json!({}) };
         let node = decoded(&object);
         let unknown = plan(&node, &rule_set(&rules), &case.input);
         let Ok(ledger) = Ledger::parse(node.ledger.as_deref()) else { continue };
@@ -378,7 +385,10 @@ fn random_plans_from_memory_are_those_without_one() {
                     1 => rule["nodeNames"] = json!(["node-0", "node-3"]),
                     2 => {
                         rule.as_object_mut().unwrap().remove("quantity");
-                        rule["quantityFrom"] = json!({"nodeLabel": {"key": "units"}, "max": 1000});
+                        rule["quantityFrom"] = match random.bool() {
+                            true => json!({"nodeLabel": {"key": "units"}, "max": 1000}),
+                            false => json!({"nodeLabel": {"key": "units", "values": {"0": 5, "1": 5, "3": 7}}}),
+                        };
                     }
                     _ => {}
                 }

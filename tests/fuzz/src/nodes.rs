@@ -90,7 +90,8 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
         "conflictPolicy": one_of(bytes, &["Keep", "Overwrite"])?,
         "shrinkPolicy": one_of(bytes, &["WhenFree", "Immediate"])?,
     });
-    match bytes.int_in_range(0..=5)? {
+    match bytes.int_in_range(0..=6)? {
+        6 => spec["quantityFrom"] = by_table(bytes)?,
         0 => spec["quantityFrom"] = derived(bytes, "nodeLabel", json!({"key": SLOTS}))?,
         1 => spec["quantityFrom"] = derived(bytes, "nodeAnnotation", json!({"key": SLOTS}))?,
         2 => spec["quantityFrom"] = derived(bytes, "resource", json!({"name": "hugepages-2Mi", "divisor": "500m"}))?,
@@ -113,7 +114,24 @@ fn rule(bytes: &mut Unstructured<'_>, number: u8) -> Result<Value> {
 
 /// Returns a `quantityFrom` with this source.
 fn derived(bytes: &mut Unstructured<'_>, source: &str, of: Value) -> Result<Value> {
-    let mut from = json!({source: of, "max": one_of(bytes, &QUANTITIES)?});
+    let from = json!({source: of, "max": one_of(bytes, &QUANTITIES)?});
+    with_default(bytes, from)
+}
+
+/// Returns a `quantityFrom` with a table, some of whose values are quantities too.
+fn by_table(bytes: &mut Unstructured<'_>) -> Result<Value> {
+    let mut values = Map::new();
+    for _ in 0..bytes.int_in_range(1..=4)? {
+        values.insert(
+            one_of(bytes, &["", "1", "4", "4.0", "1000", "garbage"])?.to_owned(),
+            json!(one_of(bytes, &QUANTITIES)?),
+        );
+    }
+    with_default(bytes, json!({"nodeLabel": {"key": SLOTS, "values": values}}))
+}
+
+/// Adds what to do without a quantity.
+fn with_default(bytes: &mut Unstructured<'_>, mut from: Value) -> Result<Value> {
     match bytes.int_in_range(0..=3)? {
         0 => from["default"] = json!(1),
         1 => from["whenMissing"] = json!("None"),

@@ -48,6 +48,11 @@ pub fn declared(rule: &Value, labels: &Value) -> Declared {
         None if from["whenMissing"] == "None" => Declared::Nothing,
         None => Declared::Unknown,
     };
+    let table = &from["nodeLabel"]["values"];
+    if !table.is_null() {
+        let entry = label.as_str().and_then(|value| number(&table[value]));
+        return entry.map_or(missing, Declared::Quantity);
+    }
     match (label.is_null(), number(label)) {
         (true, _) => missing,
         (false, Some(0)) => missing,

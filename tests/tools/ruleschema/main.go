@@ -23,7 +23,14 @@ const stricter = `{
 		"resourceName": {"pattern": "^[^/]+/[^/]+$"},
 		"quantity": {"minimum": 1},
 		"quantityFrom": {
-			"properties": {"max": {"minimum": 1}, "min": {"minimum": 1}, "default": {"minimum": 1}},
+			"properties": {
+				"max": {"minimum": 1}, "min": {"minimum": 1}, "default": {"minimum": 1},
+				"nodeLabel": {"properties": {"values": {"minProperties": 1, "additionalProperties": {"minimum": 1}}}}
+			},
+			"allOf": [{"oneOf": [
+				{"required": ["max"]},
+				{"required": ["nodeLabel"], "properties": {"nodeLabel": {"required": ["values"]}}}
+			]}],
 			"oneOf": [{"required": ["nodeLabel"]}, {"required": ["nodeAnnotation"]}, {"required": ["resource"]}]
 		},
 		"nodeSelector": {

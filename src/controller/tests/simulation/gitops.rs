@@ -51,8 +51,12 @@ impl World {
     }
 
     fn quantity_from(&mut self) -> Value {
-        let mut from = json!({"nodeLabel": {"key": SLOTS}, "max": 6});
-        match self.choices.below(4) {
+        let choice = self.choices.below(8);
+        let mut from = match choice / 4 {
+            0 => json!({"nodeLabel": {"key": SLOTS}, "max": 6}),
+            _ => json!({"nodeLabel": {"key": SLOTS, "values": {"2": 6, "4": "4", "6": 2, "many": 5}}}),
+        };
+        match choice % 4 {
             0 => from["default"] = json!(3),
             1 => from["whenMissing"] = json!("None"),
             _ => {}
@@ -124,9 +128,10 @@ impl World {
                     }
                 }
                 if let Some(from) = spec["quantityFrom"].as_object_mut() {
-                    for field in ["default", "whenMissing"] {
+                    for field in ["default", "whenMissing", "max"] {
                         from.entry(field).or_insert(Value::Null);
                     }
+                    from["nodeLabel"].as_object_mut().unwrap().entry("values").or_insert(Value::Null);
                 }
                 self.edit_rule(name, &spec);
             }
