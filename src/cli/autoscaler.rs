@@ -42,8 +42,8 @@ use tags::Tags;
 ///
 /// An autoscaler that has no node of a group to look at does not know the resources that the controller will advertise
 /// there. This command reads rules from files, and prints the resources in the form that the autoscaler reads: for
-/// Karpenter one NodeOverlay per rule, and for the others what belongs to one node group, whose nodes have the labels
-/// in --labels. It changes nothing, and needs no cluster except for --check-cluster.
+/// Karpenter one NodeOverlay per rule, or per quantity of its table, and for the others what belongs to one node group,
+/// whose nodes have the labels in --labels. It changes nothing, and needs no cluster except for --check-cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct Args {

@@ -286,8 +286,10 @@ impl Requirement {
         values.into_iter().flatten().map(String::as_str)
     }
 
-    /// As in Kubernetes, a node without the label meets `NotIn`.
-    pub(super) fn is_met_by(&self, value: Option<&str>) -> bool {
+    /// Returns whether a label with this value, or its absence, is as required. As in Kubernetes, a node without the label
+    /// meets `NotIn`.
+    #[must_use]
+    pub fn is_met_by(&self, value: Option<&str>) -> bool {
         match &self.test {
             Test::In(values) => value.is_some_and(|value| values.contains(value)),
             Test::NotIn(values) => value.is_none_or(|value| !values.contains(value)),

@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::model::api::{FIELD_MANAGER, GROUP};
+use crate::model::api::FIELD_MANAGER;
 
 pub(in crate::cli) const API_VERSION: &str = "karpenter.sh/v1alpha1";
 pub(in crate::cli) const KIND: &str = "NodeOverlay";
 
 /// The label of every overlay that this program prints; its value is [`FIELD_MANAGER`].
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// The annotation with the name of the rule.
+const RULE: &str = "noderesource.dev/rule";
 
 /// A NodeOverlay. An object from a cluster or a file may lack anything.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -77,13 +80,20 @@ pub(in crate::cli) struct OverlayCondition {
 }
 
 impl NodeOverlay {
-    /// Returns the overlay of a rule, with the rule's name.
-    pub(super) fn of_rule(rule: &str, spec: Spec) -> Self {
+    /// Returns the overlay of a rule, or of a part of it, with the rule's name.
+    pub(super) fn of_rule(rule: &str, part: Option<&str>, spec: Spec) -> Self {
         let labels = BTreeMap::from([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())]);
         // A label's value is too short for some names.
-        let annotations = BTreeMap::from([(format!("{GROUP}/rule"), rule.to_owned())]);
-        let metadata = Metadata { name: rule.to_owned(), labels: Some(labels), annotations: Some(annotations) };
+        let annotations = BTreeMap::from([(RULE.to_owned(), rule.to_owned())]);
+        let name = part.map_or_else(|| rule.to_owned(), |part| format!("{rule}-{part}"));
+        let metadata = Metadata { name, labels: Some(labels), annotations: Some(annotations) };
         Self { api_version: API_VERSION.to_owned(), kind: KIND.to_owned(), metadata, spec, status: None }
+    }
+
+    /// Returns the name of its rule, if this program printed it.
+    pub(in crate::cli) fn rule(&self) -> &str {
+        let annotation = self.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RULE));
+        annotation.unwrap_or(&self.metadata.name)
     }
 
     /// Returns whether this program printed it.

@@ -1,11 +1,11 @@
-//! The NodeOverlays of rules: one for each.
+//! The NodeOverlays of rules: one for each, or for each quantity of a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::declared;
+use super::declared::{Part, parts};
 use super::label_keys::{LabelKey, TemplateLabels};
 use super::overlay::{MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
 use crate::model::count::{NAMED, few};
@@ -33,14 +33,15 @@ impl Overlays {
         for rule in rules.by_precedence() {
             by_resource.entry(rule.resource.as_str()).or_default().push(rule);
         }
+        let names: BTreeSet<_> = rules.by_precedence().map(|rule| &*rule.name).collect();
         let mut expressed = Self::default();
         let mut of_templates = BTreeMap::<&str, BTreeSet<&str>>::new();
         for rules in by_resource.values() {
             // Also rules without an overlay have a weight: it stays the same when they get one.
             for (rule, weight) in rules.iter().zip((i64::MIN..=MAX_WEIGHT).rev()) {
-                match of_rule(rule, weight) {
-                    Ok(overlay) => {
-                        expressed.overlays.push(overlay);
+                match of_rule(rule, weight, &names) {
+                    Ok(overlays) => {
+                        expressed.overlays.extend(overlays);
                         expressed.note_offerings(rule);
                         for key in keys(rule).filter(|key| templates.lack(key)) {
                             of_templates.entry(key).or_default().insert(&rule.name);
@@ -75,8 +76,7 @@ impl Overlays {
     /// Notes the first two rules of which the cluster may prefer the other one.
     fn note_tie(&mut self, rules: &[&Arc<Rule>]) {
         let is_tied = |one: &Rule, other: &Rule| {
-            declared::quantity(one) != declared::quantity(other)
-                && one.selection.overlap(&other.selection) != Overlap::Never
+            one.quantity != other.quantity && one.selection.overlap(&other.selection) != Overlap::Never
         };
         let undated = rules.iter().filter(|rule| rule.created.is_none() && !rule.paused).collect::<Vec<_>>();
         let tied = undated.chunk_by(|one, other| one.priority == other.priority).find_map(|equal| {
@@ -102,7 +102,8 @@ enum Without {
     Way(String),
 }
 
-fn of_rule(rule: &Rule, weight: i64) -> Result<NodeOverlay, Without> {
+/// Returns the overlays of a rule. `names` are those of all rules, which no other overlay can have.
+fn of_rule(rule: &Rule, weight: i64, names: &BTreeSet<&str>) -> Result<Vec<NodeOverlay>, Without> {
     let name = &rule.name;
     if rule.paused {
         return Err(Without::Need(format!("rule {name} is paused: no new node gets its resource")));
@@ -117,11 +118,22 @@ fn of_rule(rule: &Rule, weight: i64) -> Result<NodeOverlay, Without> {
             rule.resource
         )));
     }
-    let requirements = requirements(&rule.selection).map_err(cannot)?;
-    let quantity = declared::quantity(rule).map_err(cannot)?;
-    let capacity = BTreeMap::from([(rule.resource.to_string(), Value::String(quantity.to_string()))]);
-    let spec = Spec { requirements, capacity: Some(capacity), weight: Some(weight), others: BTreeMap::new() };
-    Ok(NodeOverlay::of_rule(name, spec))
+    let own = requirements(&rule.selection).map_err(cannot)?;
+    let mut overlays = Vec::new();
+    for Part { quantity, only, name: part } in parts(rule).map_err(cannot)? {
+        let requirements = checked(own.iter().cloned().chain(only).collect()).map_err(cannot)?;
+        let capacity = BTreeMap::from([(rule.resource.to_string(), Value::String(quantity.to_string()))]);
+        let spec = Spec { requirements, capacity: Some(capacity), weight: Some(weight), others: BTreeMap::new() };
+        let overlay = NodeOverlay::of_rule(name, part.as_deref(), spec);
+        if part.is_some() && names.contains(&*overlay.metadata.name) {
+            return Err(cannot(format!(
+                "rule {} has the name of one of its overlays; rename one",
+                overlay.metadata.name
+            )));
+        }
+        overlays.push(overlay);
+    }
+    Ok(overlays)
 }
 
 /// Returns the requirements that select the same nodes, or why there are none.
@@ -132,8 +144,17 @@ fn requirements(selection: &Selection) -> Result<Vec<OverlayRequirement>, String
             excerpt(first)
         ));
     }
-    let requirements = selection.requirements();
-    for key in requirements.iter().map(Requirement::key) {
+    let overlay_requirement = |requirement: &Requirement| OverlayRequirement {
+        key: requirement.key().to_owned(),
+        operator: requirement.operator().to_owned(),
+        values: requirement.values().map(str::to_owned).collect(),
+    };
+    Ok(selection.requirements().iter().map(overlay_requirement).collect())
+}
+
+/// Returns the requirements, or why Karpenter cannot decide by them.
+fn checked(requirements: Vec<OverlayRequirement>) -> Result<Vec<OverlayRequirement>, String> {
+    for key in requirements.iter().map(|requirement| &*requirement.key) {
         match LabelKey::of(key) {
             LabelKey::AfterStart => {
                 return Err(format!("nodes have the label {key} only after their start; select by another label"));
@@ -144,23 +165,19 @@ fn requirements(selection: &Selection) -> Result<Vec<OverlayRequirement>, String
             LabelKey::OfInstanceTypes | LabelKey::OfOfferings | LabelKey::OfTemplates => {}
         }
         // Karpenter joins Exists and NotIn to NotIn, which holds without the label.
-        let has = |operator| requirements.iter().any(|other| other.key() == key && other.operator() == operator);
+        let has = |operator| requirements.iter().any(|other| other.key == key && other.operator == operator);
         if has("Exists") && has("NotIn") && !has("In") {
             return Err(format!(
                 "Karpenter cannot require that the label {key} exists with other than some values; use In"
             ));
         }
     }
-    let overlay_requirement = |requirement: &Requirement| OverlayRequirement {
-        key: requirement.key().to_owned(),
-        operator: requirement.operator().to_owned(),
-        values: requirement.values().map(str::to_owned).collect(),
-    };
-    Ok(requirements.iter().map(overlay_requirement).collect())
+    Ok(requirements)
 }
 
 fn keys(rule: &Rule) -> impl Iterator<Item = &str> {
-    let keys: BTreeSet<_> = rule.selection.requirements().iter().map(Requirement::key).collect();
+    let own = rule.selection.requirements().iter().map(Requirement::key);
+    let keys: BTreeSet<_> = own.chain(rule.quantity.by_label().map(|by_label| by_label.key)).collect();
     keys.into_iter()
 }
 

@@ -128,6 +128,57 @@ fn rule_that_karpenter_cannot_express_is_named_with_why() {
 }
 
 #[test]
+fn table_becomes_an_overlay_for_each_quantity_and_one_for_the_default() {
+    let table = |more: Value| {
+        let label = json!({"key": "node.kubernetes.io/instance-type", "values": {"a": 1000, "b": "2", "c": "1k"}});
+        let mut spec = json!({"allNodes": true, "quantity": null, "quantityFrom": {"nodeLabel": label}});
+        spec["quantityFrom"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let shown = |spec: Value| {
+        let expressed = overlays([("volumes", spec)]);
+        assert!(expressed.unexpressed.is_empty() && expressed.notes.is_empty(), "{expressed:?}");
+        let shown = expressed.overlays.iter().map(|overlay| {
+            let requirements: Vec<_> = overlay
+                .spec
+                .requirements
+                .iter()
+                .map(|only| format!("{} {}", only.operator, only.values.join(",")))
+                .collect();
+            assert_eq!((overlay.rule(), overlay.spec.weight), ("volumes", Some(10_000)));
+            let quantity = overlay.spec.capacity.iter().flatten().next().unwrap().1;
+            format!("{} {}: {}", overlay.metadata.name, requirements.join(" and "), quantity.as_str().unwrap())
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let named = ["volumes-2 In b: 2", "volumes-1000 In a,c: 1k"];
+    assert_eq!(shown(table(json!({"whenMissing": "None"}))), named);
+    assert_eq!(shown(table(json!({"default": 3}))), [named[0], named[1], "volumes-default NotIn a,b,c: 3"]);
+    let mut selecting = table(json!({"default": 3}));
+    let only = json!({"matchExpressions": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["a", "b"]}]});
+    selecting["allNodes"] = Value::Null;
+    selecting["nodeSelector"] = only;
+    assert_eq!(shown(selecting), ["volumes-2 In a,b and In b: 2", "volumes-1000 In a,b and In a: 1k"]);
+}
+
+#[test]
+fn table_that_karpenter_cannot_express_is_named_with_why() {
+    let table = |key: &str| json!({"allNodes": true, "quantity": null, "quantityFrom": {"nodeLabel": {"key": key, "values": {"a": 1}}}});
+    for (name, key, why) in [
+        ("late", "feature.node.kubernetes.io/usb", "only after their start"),
+        ("host", "kubernetes.io/hostname", "no requirement on the label"),
+        ("zone", "topology.kubernetes.io/zone", "with every value of topology.kubernetes.io/zone"),
+        ("same", "pool", "rule same-1 has the name of one of its overlays; rename one"),
+    ] {
+        let expressed = overlays([(name, table(key)), ("same-1", json!({"allNodes": true}))]);
+        assert!(expressed.unexpressed[name].contains(why), "{expressed:?}");
+        assert_eq!(expressed.overlays.len(), 1);
+    }
+    let expressed = overlays([("pools", table("pool"))]);
+    assert!(expressed.notes[0].contains("the label pool (of pools) only from"), "{expressed:?}");
+}
+
+#[test]
 fn rule_that_needs_no_overlay_is_noted() {
     let not_in = json!([
         {"key": "pool", "operator": "NotIn", "values": ["a"]}, {"key": "pool", "operator": "In", "values": ["a"]},
@@ -261,10 +312,26 @@ fn random_rule(random: &mut fastrand::Rng, name: &str) -> Arc<Rule> {
             spec["nodeSelector"] = json!({ "matchExpressions": list });
         }
     }
+    if random.u8(..3) == 0 {
+        with_table(random, &mut spec);
+    }
     let created = random.choice([None, Some("2026-01-01T00:00:00Z"), Some("2026-01-02T00:00:00Z")]).unwrap();
     let mut rule = (*rule(name, spec)).clone();
     rule.created = created.map(|time| time.parse().unwrap());
     Arc::new(rule)
+}
+
+/// Adds a table by a label, which the rule may select by too.
+fn with_table(random: &mut fastrand::Rng, spec: &mut Value) {
+    let entries = (0..random.usize(1..4)).map(|_| (random.choice(VALUES).unwrap().to_owned(), json!(random.u8(1..4))));
+    let values: serde_json::Map<_, _> = entries.collect();
+    spec["quantity"] = Value::Null;
+    spec["quantityFrom"] = json!({"nodeLabel": {"key": random.choice(KEYS).unwrap(), "values": values}});
+    match random.u8(..4) {
+        0 => spec["quantityFrom"]["whenMissing"] = json!("None"),
+        1 => {}
+        _ => spec["quantityFrom"]["default"] = json!(random.u8(1..9)),
+    }
 }
 
 /// Of random rules, without those that Karpenter cannot express, and random nodes.
@@ -280,16 +347,20 @@ fn karpenter_expects_what_the_planner_advertises() {
         let rules = rules.into_iter().filter(|rule| !unexpressed.contains_key(&rule.name));
         let rules = RuleSet::new(rules, []);
         let Overlays { overlays, .. } = Overlays::new(&rules, &TemplateLabels::default());
-        let mut weights = BTreeSet::new();
+        let mut weights = BTreeMap::new();
         for overlay in &overlays {
             let resources: Vec<_> = overlay.spec.capacity.iter().flatten().map(|(name, _)| name.clone()).collect();
-            assert!(weights.insert((resources, overlay.spec.weight)), "two of one weight: {overlays:#?}");
+            let rule = overlay.rule();
+            let first = weights.entry((resources, overlay.spec.weight)).or_insert(rule);
+            assert_eq!(*first, rule, "two of one weight: {overlays:#?}");
         }
         for _ in 0..10 {
             let labels = KEYS.map(|key| (key, random.choice([None, Some("x"), Some("y"), Some("w")]).unwrap()));
             let labels = labels.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
             let labels = labels.collect();
             let planned = planned(&rules, &labels);
+            let applied = overlays.iter().filter(|overlay| applies(overlay, &labels)).map(NodeOverlay::rule);
+            assert_eq!(applied.clone().collect::<BTreeSet<_>>().len(), applied.count(), "two of a rule: {overlays:#?}");
             assert_eq!(expected(&overlays, &labels), planned, "{labels:?} {rules:#?}\n{overlays:#?}");
             (compared, advertised) = (compared + 1, advertised + planned.len());
         }

@@ -1,6 +1,6 @@
 //! Karpenter's NodeOverlays that this program has printed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::autoscaler::check::overlays::fields;
 use crate::cli::autoscaler::label_keys::TemplateLabels;
@@ -25,26 +25,28 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let expected: BTreeMap<_, _> = overlays.iter().map(|overlay| (&*overlay.metadata.name, overlay)).collect();
     let mut findings = Vec::new();
     for (name, overlay) in &ours {
-        let entry = rules.all.iter().find(|entry| *entry.name == **name);
+        let entry = rules.all.iter().find(|entry| *entry.name == *overlay.rule());
         match (expected.get(name), entry) {
             (Some(expected), _) => findings.extend(differing(expected, overlay)),
             // Its values stay, and the rule itself is reported.
             (None, Some(entry)) if entry.rule.is_err() => {}
-            (None, entry) => findings.push(left_over(name, entry.is_some())),
+            (None, entry) => findings.push(left_over(overlay, entry.is_some())),
         }
     }
-    let without = expected.keys().filter(|name| !ours.contains_key(*name));
-    findings.extend(without.map(|name| {
+    let without = expected.iter().filter(|(name, _)| !ours.contains_key(*name));
+    let without: BTreeSet<_> = without.map(|(_, overlay)| overlay.rule()).collect();
+    findings.extend(without.into_iter().map(|name| {
         let problem = "it has no NodeOverlay, and other rules have one: Karpenter creates no node for its resource";
-        Finding::warning(vec![ObjectName::new("NodeExtendedResource", *name)], problem.to_owned(), FIX)
+        Finding::warning(vec![ObjectName::new("NodeExtendedResource", name)], problem.to_owned(), FIX)
     }));
     Ok(findings)
 }
 
-fn left_over(name: &str, has_rule: bool) -> Finding {
+fn left_over(overlay: &NodeOverlay, has_rule: bool) -> Finding {
+    let (name, rule) = (&*overlay.metadata.name, overlay.rule());
     let why = match has_rule {
-        true => format!("new nodes do not get what rule {name} declares"),
-        false => format!("there is no rule {name}"),
+        true => format!("new nodes do not get what rule {rule} declares"),
+        false => format!("there is no rule {rule}"),
     };
     let problem =
         format!("{why}: Karpenter creates nodes for it that never become initialized, and never removes them");
@@ -55,6 +57,6 @@ fn differing(expected: &NodeOverlay, found: &NodeOverlay) -> Option<Finding> {
     let name = &expected.metadata.name;
     let differences = fields(expected, found);
     let messages: Vec<_> = differences.iter().map(|difference| difference.message.as_str()).collect();
-    let problem = format!("it differs from rule {name}: {}", messages.join("; "));
+    let problem = format!("it differs from rule {}: {}", expected.rule(), messages.join("; "));
     (!messages.is_empty()).then(|| Finding::error(vec![ObjectName::new(KIND, name)], problem, FIX))
 }
