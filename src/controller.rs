@@ -6,17 +6,19 @@
 //!  responses ─▶ Completion ─▶ └────────────┘
 //! ```
 //!
-//! The reconciler decides and is pure; the executor sends requests; this file connects the two. Dropping the future of
-//! [`run`] stops the controller at once: no task outlives it.
+//! The reconciler decides and is pure; the executor sends requests; this file connects the two, and reports what has
+//! happened. Dropping the future of [`run`] stops the controller at once: no task outlives it.
 
-mod change_log;
 mod confinement;
 mod device_classes;
+mod diagnostics;
 mod effect;
 mod events;
 mod executor;
+mod happening;
 mod leader;
 mod limiter;
+mod log;
 pub mod metrics;
 mod nodes;
 mod object_watches;
@@ -50,10 +52,11 @@ use kube::Client;
 use thiserror::Error;
 
 use crate::cluster::lease::{Candidate, Leases};
+pub use diagnostics::Diagnostics;
 use effect::{Now, Observation, Watched};
 use executor::{Executor, InFlight};
 use object_watches::ObjectWatches;
-pub use options::{Diagnostics, Options, RolloutLimits};
+pub use options::{Options, RolloutLimits};
 use pod_watch::PodWatch;
 pub use protection::ExpectedPolicy;
 pub(crate) use protection::LABEL as PROTECTION_LABEL;
@@ -89,17 +92,18 @@ pub async fn run(
     let mut lease_events = pin!(leases.watch(seed));
     let mut watches = ObjectWatches::new(&client, seed);
     let mut pod_watch = PodWatch::new(&client, seed);
-    let mut class_events = pin!(device_classes::watch(client.clone(), seed));
-    let mut policy_events = pin!(protection::watch(client.clone(), seed));
+    let mut class_events = pin!(object_watches::device_classes(client.clone(), seed));
+    let mut policy_events = pin!(object_watches::policies(client.clone(), seed));
     let mut shutdown = pin!(shutdown.fuse());
     let executor = Executor::new(client);
     let mut in_flight = FuturesUnordered::<InFlight>::new();
-    let mut reconciler = Reconciler::new(candidate, options, diagnostics.clone());
+    let mut reconciler = Reconciler::new(candidate, options);
 
     loop {
         let now = Now::read();
         let step = reconciler.next(now);
         diagnostics.report_plans(step.planned, now.instant.elapsed());
+        diagnostics.report(&reconciler.take_happenings());
         if step.done {
             break;
         }

@@ -6,15 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::Stream;
-use kube::api::{ApiResource, GroupVersionKind, NotUsed, Object};
+use kube::ResourceExt as _;
+use kube::api::{NotUsed, Object};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
-use tracing::info;
 
 use crate::cluster::error::{describe_watch, is_expired};
-use crate::cluster::optional_watch::{is_not_served, watch_optional};
+use crate::cluster::optional_watch::is_not_served;
 
 /// The fields of a DeviceClass that the controller reads.
 pub(super) type DeviceClass = Object<DeviceClassSpec, NotUsed>;
@@ -44,14 +42,6 @@ pub(super) struct DeviceClasses {
     unreadable: Option<String>,
 }
 
-/// Watches DeviceClasses.
-pub(super) fn watch(client: Client, seed: u64) -> impl Stream<Item = watcher::Result<Event<DeviceClass>>> + Send {
-    let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
-    let classes = Api::<DeviceClass>::all_with(client, &resource);
-    watch_optional(classes, watcher::Config::default(), seed)
-}
-
 impl DeviceClasses {
     /// Returns whether a DeviceClass maps `resource`.
     pub(super) fn mapping(&self, resource: &str) -> Mapping {
@@ -61,6 +51,11 @@ impl DeviceClasses {
         let mut classes = self.mapped.iter();
         let class = classes.find(|(_, mapped)| *mapped == resource);
         class.map_or(Mapping::None, |(class, _)| Mapping::By(class.clone()))
+    }
+
+    /// Returns why DeviceClasses cannot be read, if so.
+    pub(super) fn unreadable(&self) -> Option<&str> {
+        self.unreadable.as_deref()
     }
 
     /// Handles an event of the watch. Returns whether the mapping of a resource may have changed.
@@ -94,9 +89,6 @@ impl DeviceClasses {
         }
         let before = self.unreadable.clone();
         self.unreadable = (!is_not_served(error)).then(|| format!("DeviceClasses {}", describe_watch(error, "")));
-        if self.unreadable.is_some() && self.unreadable != before {
-            info!("not reporting resources that DRA maps too: DeviceClasses {}", describe_watch(error, ""));
-        }
         self.unreadable != before
     }
 

@@ -14,9 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Resource as _;
 use kube::runtime::events::EventType;
 use tokio::time::Instant;
-use tracing::debug;
 
 use super::effect::Now;
+use super::happening::Happening;
+use super::nodes::NodeSubject;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::requests::RequestError;
 use crate::model::api::NodeExtendedResource;
@@ -87,13 +88,6 @@ pub(super) struct RuleSubject {
     pub(super) name: Arc<str>,
     /// `None` if the rule no longer exists.
     pub(super) uid: Option<String>,
-}
-
-/// A node as the subject of an Event.
-#[derive(Clone, Debug)]
-pub(super) struct NodeSubject {
-    pub(super) name: Arc<str>,
-    pub(super) uid: Box<str>,
 }
 
 impl Events {
@@ -210,16 +204,21 @@ impl Events {
     }
 
     /// Handles the response to an Event. If the API server was overloaded, the Event is sent again after a pause.
-    pub(super) fn written(&mut self, event: Box<KubeEvent>, result: Result<(), RequestError>, now: Instant) {
+    /// Returns whether it is lost.
+    pub(super) fn written(
+        &mut self,
+        event: Box<KubeEvent>,
+        result: Result<(), RequestError>,
+        now: Instant,
+    ) -> Option<Happening> {
         let tries = event.metadata.name.as_ref().and_then(|name| self.in_flight.remove(name));
         let Err(error) = result else {
             self.backoff = None;
-            return;
+            return None;
         };
         if !error.is_overload() {
             self.backoff = None;
-            debug!("an Event was not written: {error}");
-            return;
+            return Some(Happening::EventNotWritten { error: error.to_string() });
         }
         // Events that were in flight together fail together.
         if self.not_before.is_none_or(|not_before| not_before <= now) {
@@ -227,10 +226,11 @@ impl Events {
             let backoff = self.backoff.get_or_insert_with(|| Backoff::new(seed));
             self.not_before = Some(now + backoff.next(error.retry_after()));
         }
-        match tries.filter(|tries| *tries < MAX_TRIES) {
-            Some(tries) => self.outbox.push_back((event, tries)),
-            None => debug!("an Event was not written: {error}"),
-        }
+        let Some(tries) = tries.filter(|tries| *tries < MAX_TRIES) else {
+            return Some(Happening::EventNotWritten { error: error.to_string() });
+        };
+        self.outbox.push_back((event, tries));
+        None
     }
 
     /// Returns the number of Events suppressed since the last one, if another Event may be written.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::effect::{Effect, Now, Request};
+use super::happening::Happening;
 use crate::cluster::lease::{Candidate, Leadership, Participant, Written};
 
 /// How long requests in flight may take after the process is asked to stop.
@@ -38,6 +38,8 @@ pub(super) enum Ending {
     Draining(Instant),
     /// The Lease is being released.
     Releasing,
+    /// The end, with writes that may still be applied: the Lease is kept, and expires.
+    Unanswered,
     Done,
 }
 
@@ -61,16 +63,22 @@ impl Leader {
     }
 
     /// Handles the response to a write that was sent at `started`, and the current Lease if it was read after a
-    /// conflict.
-    pub(super) fn written(&mut self, written: Written, found: Option<Lease>, started: Instant, now: Now) {
-        if let Some(participant) = &mut self.participant {
-            participant.written(written, found, started, now.instant, now.wall);
-            if participant.server_went_back() && !self.server_went_back {
-                warn!("the API server went back to an earlier state, as after a restore of etcd");
-                self.server_went_back = true;
-                self.stop(now.instant);
-            }
+    /// conflict. Returns whether the API server turns out to have gone back.
+    pub(super) fn written(
+        &mut self,
+        written: Written,
+        found: Option<Lease>,
+        started: Instant,
+        now: Now,
+    ) -> Option<Happening> {
+        let participant = self.participant.as_mut()?;
+        participant.written(written, found, started, now.instant, now.wall);
+        if !participant.server_went_back() || self.server_went_back {
+            return None;
         }
+        self.server_went_back = true;
+        self.stop(now.instant);
+        Some(Happening::WentBack)
     }
 
     /// Handles the end of the release, successful or not.
@@ -178,7 +186,7 @@ impl Leader {
         let leads = self.leads(now);
         match self.participant.take() {
             Some(_) if leads && (in_flight > 0 || may_land()) => {
-                warn!(in_flight, "stopped with requests unanswered: the lease is kept until it expires");
+                return Ending::Unanswered;
             }
             Some(participant) => {
                 self.is_releasing = true;

@@ -4,6 +4,7 @@
 mod amounts;
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -15,10 +16,12 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
-pub(crate) use amounts::{Amounts, RuleAmounts};
+use amounts::Amounts;
 
 use super::confinement;
-use super::protection::State;
+use super::happening::{Happening, LeaderGauges};
+use super::protection::{Start, State};
+use super::rules_by_state::RULE_STATES;
 use super::standing::TABLE;
 
 /// The media type of [`Metrics::text`].
@@ -74,24 +77,9 @@ pub struct Metrics {
     pub(crate) confinement_tests: Family<Label, Counter>,
 }
 
-/// The gauges that only a leader exports: alerts take the maximum over all replicas.
-#[derive(Debug)]
-pub(crate) struct LeaderGauges {
-    /// Nodes that rules select, by state.
-    pub(crate) nodes: Vec<(&'static str, usize)>,
-    /// Rules, by state.
-    pub(crate) rules: [(&'static str, usize); RULE_STATES.len()],
-    pub(crate) rules_without_nodes: usize,
-    pub(crate) rules_held: usize,
-    pub(crate) values_leaving: usize,
-}
-
 /// Whether listed values were kept when a kubelet started.
 pub(crate) const KEPT: Label = [("values", "kept")];
 pub(crate) const RESET: Label = [("values", "reset")];
-
-/// The states of a rule, from its conditions.
-pub(crate) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
 /// A label, and all values that it has.
 struct Values<const N: usize>(&'static str, [&'static str; N]);
@@ -232,8 +220,52 @@ impl Metrics {
         self.registry.register_collector(Box::new(LostLines(Box::new(lost))));
     }
 
-    /// Sets the gauges of a leader; all of them are 0 where a process does not lead.
-    pub(crate) fn report(&self, gauges: Option<&LeaderGauges>) {
+    /// Counts what has happened.
+    pub(super) fn count(&self, happening: &Happening) {
+        match happening {
+            Happening::Started { start, is_counted: true, .. } => {
+                let values = if *start == Start::Kept { KEPT } else { RESET };
+                self.kubelet_starts.get_or_create(&values).inc();
+            }
+            Happening::Answered { result } => _ = self.patches.get_or_create(&[("result", *result)]).inc(),
+            Happening::Patched { after } => self.event_to_patch.observe(after.as_secs_f64()),
+            Happening::Repaired => _ = self.repairs.inc(),
+            Happening::StatusAnswered { result } => _ = self.status_writes.get_or_create(&[("result", *result)]).inc(),
+            Happening::Memory { size, limit } => {
+                set(&self.rules_memory, *size);
+                set(&self.rules_memory_limit, *limit);
+            }
+            Happening::Restarted { resource } => {
+                _ = self.watch_restarts.get_or_create(&[("resource", *resource)]).inc()
+            }
+            Happening::Broken { resource, since } => {
+                let since = since.map_or(0, |since| since.as_second());
+                self.watch_broken.get_or_create(&[("resource", *resource)]).set(since);
+            }
+            Happening::UnreadablePods { number } => set(&self.unreadable_pods, *number),
+            Happening::Leads(leads) => _ = self.leader.set((*leads).into()),
+            Happening::Protection(state) => {
+                let states = State::NAMES.map(|name| (name, usize::from(name == state.name())));
+                set_all(&self.protection, "state", states);
+            }
+            Happening::Confinement(state) => {
+                let states = confinement::State::NAMES.map(|name| (name, usize::from(name == state.name())));
+                set_all(&self.confinement, "state", states);
+            }
+            Happening::ConfinementTested { result } => {
+                self.confinement_tests.get_or_create(&[("result", *result)]).inc();
+            }
+            Happening::Amounts { rule, amounts } => self.amounts.set(Arc::clone(rule), amounts.clone()),
+            Happening::Gauges(gauges) => self.report(gauges.as_ref()),
+            _ => {}
+        }
+    }
+
+    /// Sets the gauges of a leader; all of them are 0 where a process does not lead, and no rule has amounts.
+    fn report(&self, gauges: Option<&LeaderGauges>) {
+        if gauges.is_none() {
+            self.amounts.clear();
+        }
         let none = LeaderGauges {
             nodes: TABLE.map(|row| (row.name, 0)).into(),
             rules: RULE_STATES.map(|state| (state, 0)),
@@ -247,26 +279,6 @@ impl Metrics {
         set(&self.rules_without_nodes, *rules_without_nodes);
         set(&self.rules_held, *rules_held);
         set(&self.values_leaving, *values_leaving);
-    }
-
-    /// Counts the response to a patch.
-    pub(crate) fn patched(&self, result: &'static str) {
-        self.patches.get_or_create(&[("result", result)]).inc();
-    }
-
-    /// Counts the response to a write of a status.
-    pub(crate) fn status_written(&self, result: &'static str) {
-        self.status_writes.get_or_create(&[("result", result)]).inc();
-    }
-
-    /// Sets since when a watch is broken; 0 while it works.
-    pub(crate) fn watch_broken(&self, resource: &'static str, since: i64) {
-        self.watch_broken.get_or_create(&[("resource", resource)]).set(since);
-    }
-
-    /// Counts the restart of a watch.
-    pub(crate) fn restarted(&self, resource: &'static str) {
-        self.watch_restarts.get_or_create(&[("resource", resource)]).inc();
     }
 }
 
@@ -288,7 +300,7 @@ impl Collector for LostLines {
 }
 
 /// Sets the gauges of a family, by the values of its one label.
-pub(crate) fn set_all(
+fn set_all(
     family: &Family<Label, Gauge>,
     label: &'static str,
     counts: impl IntoIterator<Item = (&'static str, usize)>,
@@ -309,7 +321,7 @@ mod tests {
     #[test]
     fn metric_series_exist_from_the_start_with_bounded_labels() {
         let metrics = Metrics::default();
-        metrics.patched("patched");
+        metrics.count(&Happening::Answered { result: "patched" });
         let text = metrics.text().unwrap();
         for line in [
             "node_resource_advertiser_patches_total{result=\"patched\"} 1",

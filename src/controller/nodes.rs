@@ -24,7 +24,7 @@ use crate::model::pool::Pool;
 use crate::planner::Leaving;
 pub(super) use failure::{Attempt, Cause};
 use map::NodeMap;
-pub(super) use state::{NodeState, has_resource};
+pub(super) use state::{NodeState, NodeSubject, has_resource};
 
 /// All nodes.
 #[derive(Clone, Debug, Default)]

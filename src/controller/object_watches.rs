@@ -1,14 +1,19 @@
-//! The watches of rules and of nodes, which take turns, so that rules that come and go do not delay repairs.
+//! The watches of rules and of nodes, which take turns, so that rules that come and go do not delay repairs; and those of
+//! what a cluster may not serve.
 
 use futures::future;
 use futures::stream::{self, BoxStream};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use kube::api::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
+use super::device_classes::DeviceClass;
 use super::effect::{Observation, Watched};
+use super::protection::{self, PolicyObject};
 use super::rules::RuleObject;
 use crate::cluster::bounded_pages;
+use crate::cluster::optional_watch::watch_optional;
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::protobuf::{self, Objects};
 use crate::cluster::watch::{reporting, watch};
@@ -81,4 +86,34 @@ fn watch_rules(rules: &Api<RuleObject>, seed: u64) -> BoxStream<'static, Vec<wat
 
 fn watch_nodes(nodes: &Api<ApiNode>, seed: u64) -> BoxStream<'static, watcher::Result<Event<ApiNode>>> {
     watch(nodes.clone(), watcher::Config::default().page_size(PAGE_SIZE), seed).boxed()
+}
+
+/// Watches DeviceClasses.
+pub(super) fn device_classes(
+    client: Client,
+    seed: u64,
+) -> impl Stream<Item = watcher::Result<Event<DeviceClass>>> + Send {
+    let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
+    let classes = Api::<DeviceClass>::all_with(client, &resource);
+    watch_optional(classes, watcher::Config::default(), seed)
+}
+
+/// Watches the policies and bindings with the label of the protection.
+pub(super) fn policies(
+    client: Client,
+    seed: u64,
+) -> impl Stream<Item = (protection::Kind, watcher::Result<Event<PolicyObject>>)> + Send {
+    let watch = |kind: &str, plural: &str| {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let api = Api::<PolicyObject>::all_with(client.clone(), &resource);
+        watch_optional(api, watcher::Config::default().labels(protection::LABEL), seed)
+    };
+    let policies = watch("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
+    let bindings = watch("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
+    stream::select(
+        policies.map(|event| (protection::Kind::Policy, event)),
+        bindings.map(|event| (protection::Kind::Binding, event)),
+    )
 }

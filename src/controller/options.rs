@@ -1,14 +1,8 @@
-//! The options of the controller, and where it reports its own state.
+//! The options of the controller.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::Instant;
-
-use super::metrics::Metrics;
 use super::protection::ExpectedPolicy;
-use super::readiness::Readiness;
 
 /// The options of the controller.
 #[derive(Clone, Debug)]
@@ -54,26 +48,5 @@ impl RolloutLimits {
     #[must_use]
     pub fn at(patches_per_second: Option<u32>) -> Self {
         Self { patches_per_second, max_failed_nodes: MAX_FAILED_NODES }
-    }
-}
-
-/// Where the controller reports its own state.
-#[derive(Clone, Debug)]
-pub struct Diagnostics {
-    /// Why the controller is not ready.
-    pub readiness: watch::Sender<Readiness>,
-    /// The time of the last iteration of the loop: at most ten seconds ago, unless the loop is stuck.
-    pub heartbeat: watch::Sender<Instant>,
-    /// The metrics.
-    pub metrics: Arc<Metrics>,
-}
-
-impl Diagnostics {
-    /// Records that so many plans took this long together.
-    pub(super) fn report_plans(&self, plans: usize, time: Duration) {
-        if plans > 0 {
-            let time = time.as_secs_f64() / plans as f64;
-            (0..plans).for_each(|_| self.metrics.plan.observe(time));
-        }
     }
 }

@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use futures::{Stream, StreamExt as _, stream};
-use kube::api::{ApiResource, GroupVersionKind, NotUsed, Object};
+use kube::ResourceExt as _;
+use kube::api::{NotUsed, Object};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, ResourceExt as _};
 use serde::Deserialize;
 
 use crate::cluster::error::describe_watch;
-use crate::cluster::optional_watch::{is_not_served, watch_optional};
+use crate::cluster::optional_watch::is_not_served;
 
 /// Whether recorded values were kept when a kubelet started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,22 +164,6 @@ impl Default for Objects {
         let unknown = Some(State::Unknown("not read yet".to_owned()));
         Self { by_name: BTreeMap::new(), listing: BTreeMap::new(), unknown }
     }
-}
-
-/// Watches policies and bindings with the label.
-pub(super) fn watch(
-    client: Client,
-    seed: u64,
-) -> impl Stream<Item = (Kind, watcher::Result<Event<PolicyObject>>)> + Send {
-    let watch = |kind: &str, plural: &str| {
-        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        let api = Api::<PolicyObject>::all_with(client.clone(), &resource);
-        watch_optional(api, watcher::Config::default().labels(LABEL), seed)
-    };
-    let policies = watch("MutatingAdmissionPolicy", "mutatingadmissionpolicies");
-    let bindings = watch("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
-    stream::select(policies.map(|event| (Kind::Policy, event)), bindings.map(|event| (Kind::Binding, event)))
 }
 
 impl Protection {

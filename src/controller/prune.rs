@@ -15,6 +15,7 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
 use super::executor::{Executor, InFlight};
+use super::log::log;
 pub use plan::{NodePrune, Scope};
 use pruner::Pruner;
 pub use pruner::{NodeOutcome, NodeResult, Permission, PruneEnd};
@@ -45,6 +46,7 @@ pub async fn prune(
             pruner.observe(permission, now);
         }
         let step = pruner.next(now);
+        pruner.take_happenings().iter().for_each(log);
         finished = pruner.take_finished();
         if step.done {
             finished.into_iter().for_each(done);

@@ -5,6 +5,10 @@
 
 use std::fmt;
 
+use super::effect::Watched;
+use super::happening::Happening;
+use crate::cluster::lease::Leadership;
+
 /// Why the controller is not ready; all `None` once rules and nodes are listed, patches succeed, and the Lease is
 /// available.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,26 @@ impl Readiness {
     #[must_use]
     pub fn verbose(&self) -> String {
         format!("{self}protection: {}\nconfinement: {}\n", self.protection, self.confinement)
+    }
+
+    /// Follows what has happened.
+    pub(super) fn follow(&mut self, happening: &Happening) {
+        match happening {
+            Happening::Leadership(leadership) => {
+                (self.lease, self.standby) = match leadership {
+                    Leadership::Leader { .. } => (None, None),
+                    Leadership::Standby(None) => (None, Some("no leader is elected yet".to_owned())),
+                    Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} is the leader"))),
+                    Leadership::Unavailable(why) => (Some(why.clone()), None),
+                };
+            }
+            Happening::NotReady { watched: Watched::Nodes, why } => self.nodes.clone_from(why),
+            Happening::NotReady { watched: Watched::Rules, why } => self.rules.clone_from(why),
+            Happening::Patches { forbidden } => self.patches = forbidden.as_deref().map(str::to_owned),
+            Happening::Protection(state) => self.protection = state.to_string(),
+            Happening::Confinement(state) => self.confinement = state.to_string(),
+            _ => {}
+        }
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {

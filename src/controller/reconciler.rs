@@ -1,5 +1,6 @@
 //! The reconciler: decides what to send, and when, from what it observes. It is pure: no client, no clock except the
-//! argument, no randomness except a seed. Its only side effects are logs and metrics.
+//! argument, no randomness except a seed, and no side effect: the shell logs, counts and shows the happenings that it
+//! returns.
 //!
 //! ```text
 //!   an event, a rule, a response, the end of a pause
@@ -13,12 +14,11 @@
 //! ```
 //!
 //! Each part owns its state: `fleet.rs` the nodes and the work on them, `statuses.rs` the statuses of rules, `report.rs`
-//! what is logged, counted and shown. This file takes what one part returns to the others.
+//! the Events and what has happened. This file takes what one part returns to the others.
 
 mod conditions;
 mod decide;
 mod fleet;
-mod happening;
 mod report;
 mod standings;
 mod statuses;
@@ -27,14 +27,14 @@ use std::sync::Arc;
 
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
-use tracing::info;
 
 use super::confinement::Confinement;
 use super::effect::{Completion, Effect, Now, Observation, Request, Step, Watched};
 use super::events::Events;
+use super::happening::Happening;
 use super::leader::{Ending, Leader};
 use super::limiter::Kind;
-use super::options::{Diagnostics, Options};
+use super::options::Options;
 use super::protection::Protection;
 use super::rules::{Enqueue, RuleObject, Rules, Seen};
 use super::tally::Counts;
@@ -47,7 +47,7 @@ use crate::planner::rules::Rule;
 use decide::Authority;
 use fleet::{Fleet, Known};
 use report::{Report, Reporter};
-use statuses::{NewStatus, Statuses, View, result_name};
+use statuses::{NewStatus, Statuses, View};
 
 /// How many nodes are planned before other events are handled.
 const PLAN_BATCH_SIZE: usize = 256;
@@ -68,12 +68,11 @@ pub(super) struct Reconciler {
 }
 
 impl Reconciler {
-    pub(super) fn new(candidate: Candidate, options: Options, diagnostics: Diagnostics) -> Self {
+    pub(super) fn new(candidate: Candidate, options: Options) -> Self {
         let protection = Protection::new(options.protection);
-        let report = Report::new(Events::new(candidate.identity.clone(), options.seed), protection, diagnostics);
+        let mut report = Report::new(Events::new(candidate.identity.clone(), options.seed), protection);
         let mut confinement = Confinement::new(options.confinement_test);
-        confinement.take_change().into_iter().for_each(|state| report.confinement(state));
-        report.expected_protection();
+        report.note(confinement.take_change().cloned().map(Happening::Confinement));
         Self {
             leader: Leader::new(candidate),
             rules: Rules::new(options.max_rules_memory),
@@ -111,10 +110,11 @@ impl Reconciler {
                 if self.statuses.observe_class(event) {
                     self.statuses.touch_all(&self.rules, now.instant);
                 }
+                self.report.note(self.statuses.take_happenings());
             }
             Observation::Protection(kind, event) => self.report.observe_protection(kind, event),
             Observation::Stop => {
-                info!(in_flight = self.fleet.schedule().writes(), "stopping");
+                self.report.note([Happening::Stopping { in_flight: self.fleet.schedule().writes() }]);
                 self.leader.stop(now.instant);
             }
         }
@@ -125,7 +125,8 @@ impl Reconciler {
         let schedule = self.fleet.schedule_mut();
         match completion {
             Completion::LeaseWritten { started, written, found } => {
-                self.leader.written(written, found.map(|lease| *lease), started, now);
+                let went_back = self.leader.written(written, found.map(|lease| *lease), started, now);
+                self.report.note(went_back);
             }
             Completion::LeaseReleased => self.leader.released(),
             Completion::NodePatched { slot, node, reply } => {
@@ -133,21 +134,27 @@ impl Reconciler {
             }
             Completion::StatusPatched { slot, rule, uid, result } => {
                 schedule.give_back(slot);
-                self.report.metrics().status_written(result_name(&result));
                 let attempt = schedule.attempt(None, now.instant);
                 let pause = self.statuses.written(&rule, uid, result, &mut self.rules, attempt);
                 pause.into_iter().for_each(|pause| schedule.pause_statuses(pause, now.instant));
+                self.report.note(self.statuses.take_happenings());
             }
             Completion::EventCreated { slot, event, result } => {
                 schedule.give_back(slot);
-                self.report.events().written(event, result, now.instant);
+                let lost = self.report.events().written(event, result, now.instant);
+                self.report.note(lost);
             }
             Completion::ConfinementTested { number, reply } => {
                 let result = self.confinement.tested(number, reply);
-                self.report.metrics().confinement_tests.get_or_create(&[("result", result)]).inc();
+                self.report.note([Happening::ConfinementTested { result }]);
             }
         }
         self.report_happenings(now);
+    }
+
+    /// Returns what has happened since the last call, for the shell to report.
+    pub(super) fn take_happenings(&mut self) -> Vec<Happening> {
+        self.report.take_happenings()
     }
 
     /// Returns whether the controller ends because the API server went back to an earlier state.
@@ -176,6 +183,10 @@ impl Reconciler {
             match self.leader.end(schedule.writes(), may_land, now.instant, &mut step.requests) {
                 Ending::Draining(until) => step.wake_by(Some(until)),
                 Ending::Releasing => {}
+                Ending::Unanswered => {
+                    self.report.note([Happening::Unanswered { in_flight: self.fleet.schedule().writes() }]);
+                    step.done = true;
+                }
                 Ending::Done => step.done = true,
             }
         } else if leads {
@@ -311,9 +322,7 @@ impl Reconciler {
     /// Handles a change of leadership. A new leader plans every node with the current rules, since its knowledge of
     /// rules, failures and pauses may be stale. A process that loses leadership stops reporting.
     fn follow_leadership(&mut self, now: Now) {
-        if let Some(leadership) = self.leader.take_report() {
-            self.report.leadership(leadership);
-        }
+        self.report.note(self.leader.take_report().map(Happening::Leadership));
         let Some(leads) = self.leader.take_change(now.instant) else { return };
         self.report.leads(leads);
         self.gauges_changed = true;
@@ -346,7 +355,7 @@ impl Reconciler {
             && !self.leader.is_stopping()
             && let Some(watched) = self.watches.take_yield(led_since, patience, now.instant)
         {
-            self.report.yields(watched, patience);
+            self.report.note([Happening::Yields { watched, patience }]);
             self.leader.yield_lease(now.instant);
         }
         step.wake_by(self.watches.next_change(led_since, patience, now.instant));
@@ -425,7 +434,8 @@ impl Reconciler {
         self.fleet.resume_contests(&self.rules, now.instant);
         self.hold_missing(now);
         // A hold that waits for the list that has just been evaluated is over.
-        self.report.still_missing(self.rules.end_hold());
+        let rules = self.rules.end_hold();
+        self.report.note((rules > 0).then_some(Happening::StillMissing { rules }));
         self.fleet.begin(now);
     }
 
@@ -439,7 +449,8 @@ impl Reconciler {
         if !self.rules.hold_missing(&in_ledgers, delay, now.instant) {
             return;
         }
-        self.report.missing(self.rules.hold().len(), in_ledgers.len(), delay);
+        let (rules, of) = (self.rules.hold().len(), in_ledgers.len());
+        self.report.note((rules > 0).then_some(Happening::Missing { rules, of, delay }));
         self.gauges_changed = true;
         self.fleet.enqueue_where(|_| true, now.instant);
     }
@@ -481,7 +492,8 @@ impl Reconciler {
         for happening in self.fleet.take_happenings() {
             self.report.happened(happening, by);
         }
-        self.confinement.take_change().into_iter().for_each(|state| self.report.confinement(state));
+        self.fleet.take_started().into_iter().for_each(|(node, start)| self.report.started(node, start, by.leads));
+        self.report.note(self.confinement.take_change().cloned().map(Happening::Confinement));
     }
 
     /// Sets the gauges of a leader: what it knows, or nothing if this process does not lead. While nodes are still to be
@@ -490,16 +502,14 @@ impl Reconciler {
         let view = View { rules: &self.rules, fleet: &self.fleet, usage: &self.usage, now };
         if !self.leader.leads(now.instant) {
             self.statuses.stand_by();
-            self.report.metrics().amounts.clear();
             if std::mem::take(&mut self.gauges_changed) {
-                self.report.metrics().report(None);
+                self.report.note([Happening::Gauges(None)]);
             }
         } else if !self.fleet.schedule().has_unplanned() {
-            let amounts = self.statuses.take_amounts(view);
-            self.gauges_changed |= !amounts.is_empty();
-            self.report.amounts(amounts);
+            self.gauges_changed |= self.statuses.report_amounts(view);
+            self.report.note(self.statuses.take_happenings());
             if std::mem::take(&mut self.gauges_changed) {
-                self.report.metrics().report(Some(&self.statuses.gauges(view)));
+                self.report.note([Happening::Gauges(Some(self.statuses.gauges(view)))]);
             }
         }
     }

@@ -4,9 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::metrics::RULE_STATES;
 use super::rules::ObservedStatus;
 use crate::model::api::Reason;
+
+/// The states of a rule, from its conditions.
+pub(super) const RULE_STATES: [&str; 3] = ["ready", "not_ready", "stalled"];
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RulesByState {

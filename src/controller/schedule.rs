@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use kube::Resource as _;
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::effect::Effect;
 use super::limiter::{Kind, Limiter, Slot};
@@ -222,36 +221,38 @@ impl Schedule {
     }
 
     /// Returns the patch of a node with these changes, and takes a slot for it. Returns `None` if there is none by now.
+    ///
+    /// # Errors
+    /// With a message, if the patch cannot be built.
     pub(super) fn start_patch(
         &mut self,
         state: &mut NodeState,
         changes: Vec<Change>,
         rank: Rank,
         now: Instant,
-    ) -> Option<Effect> {
+    ) -> Result<Option<Effect>, Arc<str>> {
         let (name, kind) = (Arc::clone(&state.node.name), Kind::of_patch(rank));
         if !self.limiter.is_free(kind, now) {
             self.queue.add(&name, Stage::Plan, rank);
-            return None;
+            return Ok(None);
         }
         let patch = match planner::patch(&state.node, &changes) {
             Ok(patch) => patch,
             Err(error) => {
                 // Cannot happen: the plan was made for the current state of the node.
                 let message: Arc<str> = format!("cannot build the patch: {error}").into();
-                warn!(node = %name, "{message}");
                 let attempt = self.attempt(None, now);
                 state.work_mut().failures.fail(Cause::Undone, &message, &changes, attempt);
                 self.queue.add(&name, Stage::Plan, Rank::Changed);
-                return None;
+                return Err(message);
             }
         };
-        let slot = self.limiter.take(kind, now)?;
+        let Some(slot) = self.limiter.take(kind, now) else { return Ok(None) };
         // Both apply from now on: the patch may be applied even if its response is lost.
         state.has_withdrawn |= changes.iter().any(is_withdrawal);
         let version = state.node.version();
         self.queue.start(&name, Sent { number: slot.number(), at: now, changes, version });
-        Some(Effect::PatchNode { slot, node: name, patch })
+        Ok(Some(Effect::PatchNode { slot, node: name, patch }))
     }
 
     /// Handles the response to a patch. Returns `None` if the node was deleted or recreated in the meantime.
@@ -286,7 +287,6 @@ impl Schedule {
                 }
                 work.succeed(&sent.changes, !undone.is_empty(), now);
                 if !undone.is_empty() {
-                    warn!(node = %name, "{UNDONE}");
                     let attempt = self.attempt(None, now);
                     work.failures.fail(Cause::Undone, &UNDONE.into(), &undone, attempt);
                 }

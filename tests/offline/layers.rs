@@ -30,6 +30,69 @@ fn src_layers_import_downwards_only() {
     assert_eq!(root.count(), 0, "an import by way of the root, which re-exports nothing");
 }
 
+/// The part of the controller that has clients, logs and counts. All else in it decides, and is pure, as the planner is.
+const SHELL: [&[&str]; 11] = [
+    &[],
+    &["diagnostics"],
+    &["executor"],
+    &["log"],
+    &["metrics"],
+    &["metrics", "amounts"],
+    &["object_watches"],
+    &["pod_watch"],
+    &["prune"],
+    &["server"],
+    &["server", "connections"],
+];
+
+#[test]
+fn what_decides_has_no_client_and_neither_logs_nor_counts() {
+    let sources = sources("src", "lib");
+    let shell = SHELL.map(|module| [&["controller"], module].concat());
+    for module in &shell {
+        assert!(sources.keys().any(|other| other == module), "{module:?} is no module");
+    }
+    assert_eq!(impure(&sources), [""; 0]);
+}
+
+/// What modules that decide have of the shell, of its libraries, and of clients.
+fn impure(sources: &BTreeMap<Module, String>) -> Vec<String> {
+    let is_shell = |module: &Module| {
+        module
+            .split_first()
+            .is_some_and(|(first, rest)| first == "controller" && SHELL.iter().any(|shell| rest == *shell))
+    };
+    let decides = |module: &Module| {
+        module.first().is_some_and(|layer| ["controller", "planner", "model"].contains(&layer.as_str()))
+    };
+    let mut impure = Vec::new();
+    for (module, text) in sources.iter().filter(|(module, _)| decides(module) && !is_shell(module)) {
+        for path in paths(text) {
+            let target = resolve(module, &path, sources);
+            let is_of_shell = target.is_some_and(|target| target.len() > 1 && is_shell(&target));
+            let is_log = ["tracing", "prometheus_client"].contains(&path.split("::").next().unwrap_or_default());
+            let is_client = path.rsplit("::").next().is_some_and(|name| name == "Client" || name == "NodeClient");
+            if is_of_shell || is_log || is_client {
+                impure.push(format!("{} has {path}", module.join("::")));
+            }
+        }
+    }
+    impure
+}
+
+#[test]
+fn purity_check_finds_a_planted_line_of_the_log_and_a_client() {
+    let text = "use tracing::{info, warn};\nuse kube::{Api, Client};\nuse super::metrics::Metrics;\nfn f() {}\n";
+    let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
+    let modules = ["controller", "controller::metrics", "controller::log", "controller::leader"];
+    let planted = impure(&modules.map(|path| (module(path), text.to_owned())).into());
+    let found = ["tracing::info", "tracing::warn", "kube::Client", "super::metrics::Metrics"];
+    assert_eq!(planted, found.map(|path| format!("controller::leader has {path}")));
+    let inline = [("controller::leader", "fn f() { tracing::warn!(\"a\"); }"), ("planner", "")];
+    let inline = inline.map(|(path, text)| (module(path), text.to_owned()));
+    assert_eq!(impure(&inline.into()), ["controller::leader has tracing::warn"]);
+}
+
 #[test]
 fn bench_modules_import_without_circles() {
     for bench in ["benches/rollout", "benches/soak"] {

@@ -10,6 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::controller::happening::RuleAmounts;
 use crate::model::quantity::Quantity;
 
 /// The most rules that have series of their own.
@@ -19,17 +20,9 @@ const MAX_RULES: usize = 1000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Amounts(Arc<Mutex<BTreeMap<Arc<str>, RuleAmounts>>>);
 
-/// What a rule advertises, and what pods request of that, if it is known.
-#[derive(Debug)]
-pub(crate) struct RuleAmounts {
-    pub(crate) resource: Box<str>,
-    pub(crate) advertised: Quantity,
-    pub(crate) requested: Option<Quantity>,
-}
-
 impl Amounts {
     /// Sets what a rule has; `None` if it is gone.
-    pub(crate) fn set(&self, rule: Arc<str>, amounts: Option<RuleAmounts>) {
+    pub(super) fn set(&self, rule: Arc<str>, amounts: Option<RuleAmounts>) {
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match amounts {
             Some(amounts) if rules.len() < MAX_RULES || rules.contains_key(&rule) => drop(rules.insert(rule, amounts)),
@@ -39,7 +32,7 @@ impl Amounts {
     }
 
     /// Removes all rules.
-    pub(crate) fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

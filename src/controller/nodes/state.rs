@@ -10,7 +10,6 @@ use super::failure::Failures;
 use super::moves::Moves;
 use super::released::Released;
 use super::resets::Resets;
-use crate::controller::events::NodeSubject;
 use crate::controller::protection::Start;
 use crate::controller::tally::Standings;
 use crate::controller::work_queue::Rank;
@@ -61,6 +60,13 @@ pub(crate) struct Work {
     pub(crate) resets: Resets,
     /// The quantities that were read from the node and have moved a moment ago.
     pub(crate) moves: Moves,
+}
+
+/// A node as the subject of an Event.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSubject {
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Box<str>,
 }
 
 impl NodeState {

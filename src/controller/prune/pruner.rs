@@ -10,6 +10,7 @@ use super::plan::{NodePrune, Scope};
 use crate::cluster::lease::AtEnd;
 use crate::cluster::node_client;
 use crate::controller::effect::{Completion, Request, Step};
+use crate::controller::happening::Happening;
 use crate::controller::nodes::{Cause, Nodes, has_resource};
 use crate::controller::schedule::{Answered, PatchOutcome, Schedule};
 use crate::controller::work_queue::Rank;
@@ -101,6 +102,7 @@ pub(super) struct Pruner {
     suspended_since: Option<Instant>,
     outage: Option<Outage>,
     finished: Vec<NodeResult>,
+    happenings: Vec<Happening>,
     /// Whether a patch without a response may be applied after the end.
     may_land: bool,
 }
@@ -116,6 +118,7 @@ impl Pruner {
             suspended_since: Some(now),
             outage: None,
             finished: Vec::new(),
+            happenings: Vec::new(),
             may_land: false,
         };
         for NodePrune { node, own, pods, .. } in planned {
@@ -150,7 +153,10 @@ impl Pruner {
         let answered = self.schedule.patch_answered(&mut self.nodes, slot, &name, reply, now);
         let Some(Answered { sent, rank, outcome }) = answered else { return };
         match outcome {
-            PatchOutcome::Applied { node, .. } => {
+            PatchOutcome::Applied { node, undone, .. } => {
+                if !undone.is_empty() {
+                    self.happenings.push(Happening::Undone { node: Arc::clone(&name) });
+                }
                 self.outage = None;
                 self.observe_node(&name, *node, sent.version);
                 if let Some(job) = self.jobs.get_mut(&name) {
@@ -223,6 +229,11 @@ impl Pruner {
         std::mem::take(&mut self.finished)
     }
 
+    /// Returns what has happened since the last call.
+    pub(super) fn take_happenings(&mut self) -> Vec<Happening> {
+        std::mem::take(&mut self.happenings)
+    }
+
     /// Returns the end of the run.
     pub(super) fn into_end(self) -> PruneEnd {
         let at_end = if self.may_land { AtEnd::Expire } else { AtEnd::Release };
@@ -258,8 +269,10 @@ impl Pruner {
             match self.plan(&name, now) {
                 Some(Ok(changes)) => {
                     let Some(state) = self.nodes.get_mut(&name) else { continue };
-                    let effect = self.schedule.start_patch(state, changes, Rank::Changed, now);
-                    step.requests.extend(effect.map(|effect| Request { effect, deadline }));
+                    match self.schedule.start_patch(state, changes, Rank::Changed, now) {
+                        Ok(effect) => step.requests.extend(effect.map(|effect| Request { effect, deadline })),
+                        Err(message) => self.happenings.push(Happening::NotBuilt { node: name, message }),
+                    }
                 }
                 Some(Err(at)) => self.schedule.rest(&name, Some(at)),
                 None => {}

@@ -8,13 +8,14 @@ use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
 use super::decide::{Authority, Decision, Next, Question, decide, is_young};
-use super::happening::Happening;
 use super::standings::{Recorded, Situation, requested};
 use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Effect, Now};
+use crate::controller::happening::Happening;
 use crate::controller::limiter::{Kind, Slot};
 use crate::controller::nodes::{Cause, NodeState, Nodes, Seen};
 use crate::controller::options::Options;
+use crate::controller::protection::Start;
 use crate::controller::requested::Requested;
 use crate::controller::rollouts::Rollouts;
 use crate::controller::rules::{NamedRules, Rules};
@@ -44,6 +45,8 @@ pub(super) struct Fleet {
     plans: Memo,
     requested: Requested,
     has_condition: bool,
+    /// The kubelets that have started since the last call.
+    started: Vec<(Arc<str>, Start)>,
     happenings: Vec<Happening>,
 }
 
@@ -56,6 +59,7 @@ impl Fleet {
             plans: Memo::default(),
             requested: Requested::default(),
             has_condition: options.node_condition,
+            started: Vec::new(),
             happenings: Vec::new(),
         }
     }
@@ -76,7 +80,7 @@ impl Fleet {
         {
             state.changed_by_itself(seen.is_drift);
         }
-        self.happenings.extend(seen.started.map(|(node, start)| Happening::Started { node, start }));
+        self.started.extend(seen.started);
         for name in seen.removed {
             self.schedule.forget(&name);
             self.rollouts.forget_node(&name);
@@ -200,9 +204,10 @@ impl Fleet {
             match decision.next {
                 Next::Send { rank, changes } => {
                     let Some(state) = self.nodes.get_mut(&name) else { continue };
-                    let effect = self.schedule.start_patch(state, changes, rank, known.now.instant);
-                    if effect.is_some() {
-                        return effect;
+                    match self.schedule.start_patch(state, changes, rank, known.now.instant) {
+                        Ok(Some(effect)) => return Some(effect),
+                        Ok(None) => {}
+                        Err(message) => self.happenings.push(Happening::NotBuilt { node: name, message }),
                     }
                 }
                 Next::AwaitUsage | Next::Rest => self.place(&name, &decision),
@@ -298,7 +303,10 @@ impl Fleet {
         let kept = kept.into_iter().map(|leaving| Happening::Leaving { node: state.subject(), leaving });
         self.happenings.extend(kept);
         let problems = problems.into_iter().filter_map(|place| state.standings.get(place)).cloned();
-        let problems = problems.map(|(rule, standing)| Happening::Problem { node: state.subject(), rule, standing });
+        let problems = problems.map(|(rule, standing)| {
+            let resource = rules.get(&rule).and_then(|rule| rule.resource()).unwrap_or_default().into();
+            Happening::Problem { node: state.subject(), rule, resource, standing }
+        });
         self.happenings.extend(problems);
     }
 
@@ -335,10 +343,13 @@ impl Fleet {
         let Some(Answered { sent, rank, outcome }) = answered else { return };
         match outcome {
             PatchOutcome::Applied { node: answer, had_waited_for, stays, undone } => {
+                if !undone.is_empty() {
+                    self.happenings.push(Happening::Undone { node: Arc::clone(node) });
+                }
                 let sent_at = sent.at;
                 // The limits of a rollout decide how long its nodes have work.
                 let since = self.nodes.get_mut(node).and_then(|state| state.pending_since.take());
-                let after = since.filter(|_| !is_rollout).map(|since| now.duration_since(since));
+                let after = since.filter(|_| !is_rollout && leads).map(|since| now.duration_since(since));
                 self.happenings.extend(after.map(|after| Happening::Patched { after }));
                 self.changed(node, sent, *answer, leads, now);
                 self.rollout_succeeded(node, &stays, sent_at, now);
@@ -442,6 +453,11 @@ impl Fleet {
     fn rollout_succeeded(&mut self, node: &Arc<str>, changes: &[Change], sent_at: Instant, now: Instant) {
         let resumed = self.rollouts.patch_succeeded(node, changes, sent_at);
         self.resume(resumed, now);
+    }
+
+    /// Returns the kubelets that have started since the last call.
+    pub(super) fn take_started(&mut self) -> Vec<(Arc<str>, Start)> {
+        std::mem::take(&mut self.started)
     }
 
     /// Returns what has happened since the last call.

@@ -7,13 +7,12 @@ use std::time::Duration;
 use kube::Resource as _;
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
-use tracing::warn;
 
 use super::fleet::Fleet;
 use crate::cluster::requests::RequestError;
 use crate::controller::device_classes::{DeviceClass, DeviceClasses};
 use crate::controller::effect::{Now, WrittenStatus};
-use crate::controller::metrics::{LeaderGauges, RuleAmounts};
+use crate::controller::happening::{Happening, LeaderGauges, RuleAmounts};
 use crate::controller::nodes::Attempt;
 use crate::controller::rules::{ObservedStatus, Rules};
 use crate::controller::rules_by_state::RulesByState;
@@ -57,12 +56,22 @@ pub(super) struct Statuses {
     reported: RulesByState,
     /// The rules whose metrics must be set again.
     changed: BTreeSet<Arc<str>>,
+    happenings: Vec<Happening>,
 }
 
 impl Statuses {
     /// Handles an event of the watch of DeviceClasses. Returns whether statuses may change.
     pub(super) fn observe_class(&mut self, event: watcher::Result<Event<DeviceClass>>) -> bool {
-        self.classes.apply(event)
+        let before = self.classes.unreadable().map(str::to_owned);
+        let may_change = self.classes.apply(event);
+        let why = self.classes.unreadable().filter(|why| before.as_deref() != Some(*why)).map(str::to_owned);
+        self.happenings.extend(why.map(|why| Happening::UnreadableClasses { why }));
+        may_change
+    }
+
+    /// Returns what has happened since the last call.
+    pub(super) fn take_happenings(&mut self) -> Vec<Happening> {
+        std::mem::take(&mut self.happenings)
     }
 
     /// Marks the status of a rule as changed.
@@ -135,6 +144,7 @@ impl Statuses {
         rules: &mut Rules,
         attempt: Attempt,
     ) -> Option<Duration> {
+        self.happenings.push(Happening::StatusAnswered { result: result_name(&result) });
         let is_dirty = self.writes.ended(rule);
         let mut pause = None;
         // A rule recreated under the same name in the meantime does not have this status.
@@ -158,7 +168,8 @@ impl Statuses {
             }
             // The object does not match the CRD's schema, so no status can be written until it is corrected.
             Err(error) if is_rejected(&error) => {
-                warn!(%rule, "the API server rejects the rule's status: {error}");
+                let (rule, error) = (Arc::clone(rule), error.to_string());
+                self.happenings.push(Happening::StatusRejected { rule, error });
                 false
             }
             Err(error) => {
@@ -168,7 +179,8 @@ impl Statuses {
                 // The watch will show that, and then there is nothing to write, or the status of another rule.
                 let is_over = is_of_missing(&error);
                 if !is_over {
-                    warn!(%rule, "cannot write the rule's status, retrying: {error}");
+                    let (rule, error) = (Arc::clone(rule), error.to_string());
+                    self.happenings.push(Happening::StatusFailed { rule, error });
                 }
                 !is_over
             }
@@ -179,10 +191,14 @@ impl Statuses {
         pause
     }
 
-    /// Returns the metrics of the rules that have changed since the last call.
-    pub(super) fn take_amounts(&mut self, view: View<'_>) -> Vec<(Arc<str>, Option<RuleAmounts>)> {
+    /// Reports the amounts of the rules that have changed since the last call. Returns whether there are any.
+    pub(super) fn report_amounts(&mut self, view: View<'_>) -> bool {
         let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|name| (Arc::clone(&name), self.amounts(&name, view))).collect()
+        for rule in &changed {
+            let (rule, amounts) = (Arc::clone(rule), self.amounts(rule, view));
+            self.happenings.push(Happening::Amounts { rule, amounts });
+        }
+        !changed.is_empty()
     }
 
     fn amounts(&mut self, name: &Arc<str>, view: View<'_>) -> Option<RuleAmounts> {
@@ -231,7 +247,7 @@ impl Statuses {
 }
 
 /// Returns the name of the result of a status write, for the metric.
-pub(super) fn result_name(result: &Result<WrittenStatus, RequestError>) -> &'static str {
+fn result_name(result: &Result<WrittenStatus, RequestError>) -> &'static str {
     match result {
         Ok(_) => "written",
         Err(error) if is_of_missing(error) => "gone",

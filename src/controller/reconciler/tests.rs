@@ -57,10 +57,6 @@ impl Reconciler {
         self.fleet.schedule().queue()
     }
 
-    fn metrics(&self) -> &crate::controller::metrics::Metrics {
-        self.report.metrics()
-    }
-
     /// Whether Events are sent again after a pause.
     pub(crate) fn has_delayed_events(&self, now: Now) -> bool {
         self.report.next_event(now.instant).is_some()

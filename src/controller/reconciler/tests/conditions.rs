@@ -16,8 +16,7 @@ fn world(has_condition: bool) -> World {
 /// Starts another process, with or without the option.
 pub(super) fn switch(world: &mut World, has_condition: bool) {
     let options = Options { node_condition: has_condition, ..world.reconciler.options.clone() };
-    let diagnostics = world.reconciler.report.diagnostics();
-    world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics);
+    world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options);
     world.watching = false;
 }
 

@@ -152,8 +152,7 @@ fn self_test_waits_for_a_node() {
 fn self_test_that_is_switched_off_is_reported_so() {
     let mut world = World::new(16);
     let options = Options { confinement_test: false, ..world.reconciler.options.clone() };
-    let diagnostics = world.reconciler.report.diagnostics();
-    world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics);
+    world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options);
     world.set_node("node-0", json!({}));
     world.start();
     world.advance(Duration::from_secs(180));

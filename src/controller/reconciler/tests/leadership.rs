@@ -261,7 +261,7 @@ fn ex_leader_exports_no_gauge_of_a_leader() {
     world.set_rule("invalid", json!({"resourceName": "cpu"}));
     world.pass(3);
     let gauges = |world: &World| {
-        let text = world.reconciler.metrics().text().unwrap();
+        let text = world.metrics().text().unwrap();
         // The memory that rules take is this process's own.
         let is_gauge = |line: &&str| {
             ["_nodes{", "_rules{", "_rules_without", "_rules_held"].iter().any(|gauge| line.contains(gauge))

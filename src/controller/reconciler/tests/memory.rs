@@ -13,8 +13,7 @@ impl World {
 
     fn restart(&mut self, max_rules_memory: usize) {
         let options = Options { max_rules_memory, ..self.reconciler.options.clone() };
-        let diagnostics = self.reconciler.report.diagnostics();
-        self.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics);
+        self.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options);
         self.start();
     }
 

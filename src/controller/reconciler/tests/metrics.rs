@@ -83,7 +83,7 @@ fn rules_are_counted_by_state_until_they_are_gone() {
 #[test]
 fn metric_series_after_a_story_are_those_of_the_start() {
     let world = story();
-    let after = text(world.reconciler.metrics());
+    let after = text(world.metrics());
     for label in ["result=", "values=", "resource="] {
         // Since when a watch is broken is 0 while it works.
         let is_zero = |line: &&str| line.contains(label) && line.ends_with(" 0") && !line.contains("_broken_");
@@ -101,7 +101,7 @@ fn metric_series_after_a_story_are_those_of_the_start() {
 #[test]
 fn metrics_recording_for_the_tests_of_alerts_is_current() {
     let world = story();
-    let metrics = text(world.reconciler.metrics());
+    let metrics = text(world.metrics());
     // In an order that stays. How long planning takes differs each time.
     let samples: BTreeMap<_, _> = metrics
         .lines()

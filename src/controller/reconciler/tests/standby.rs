@@ -242,7 +242,7 @@ fn outage_counts_as_one_restart_of_a_watch() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     world.run_until_idle();
     let restarts = |world: &World| {
-        let restarts = &world.reconciler.metrics().watch_restarts;
+        let restarts = &world.metrics().watch_restarts;
         restarts.get_or_create(&[("resource", "nodes")]).get()
     };
     for outage in 1..=3 {

@@ -8,7 +8,7 @@ fn boot(world: &mut World, boot: &str) {
 
 /// How many starts have kept the values, and how many have reset them.
 fn starts(world: &World) -> (u64, u64) {
-    let starts = &world.reconciler.metrics().kubelet_starts;
+    let starts = &world.metrics().kubelet_starts;
     let count = |values| starts.get_or_create(&[("values", values)]).get();
     (count("kept"), count("reset"))
 }

@@ -191,7 +191,7 @@ fn requested_is_of_the_nodes_on_which_the_rule_has_a_value() {
     assert_eq!(world.requested("dongle").0.as_deref(), Some("0"));
     world.delete_rule("other");
     world.pass(1);
-    let text = world.reconciler.metrics().text().unwrap();
+    let text = world.metrics().text().unwrap();
     assert!(!text.contains("rule=\"other\""), "{text}");
 }
 

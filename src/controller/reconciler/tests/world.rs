@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::responses::error;
+use crate::cluster::lease::Written;
+use crate::controller::limiter::Slot;
+use crate::controller::metrics::Metrics;
+use crate::controller::readiness::Readiness;
+use crate::controller::reconciler::*;
+use crate::controller::{Diagnostics, RolloutLimits};
+use crate::model::ledger;
+use crate::model::node::heartbeats;
 use json_patch::Patch;
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-
-use super::responses::error;
-use crate::cluster::lease::Written;
-use crate::controller::RolloutLimits;
-use crate::controller::limiter::Slot;
-use crate::controller::readiness::Readiness;
-use crate::controller::reconciler::*;
-use crate::model::ledger;
-use crate::model::node::heartbeats;
 
 pub(super) const DONGLE: &str = "example.com/dongle";
 
@@ -72,7 +71,7 @@ pub(super) struct World {
     pub(super) admission: fn(&mut Value),
     /// How many times the nodes were listed again for what rules read from them.
     pub(super) relists: usize,
-    readiness: watch::Receiver<Readiness>,
+    diagnostics: Diagnostics,
 }
 
 impl World {
@@ -92,11 +91,8 @@ impl World {
             max_rules_memory: 64 << 20,
             seed: 7,
         };
-        let (ready, readiness) = watch::channel(Readiness::default());
-        let (heartbeat, _) = watch::channel(Instant::now());
-        let diagnostics = Diagnostics { readiness: ready, heartbeat, metrics: Default::default() };
         Self {
-            reconciler: Reconciler::new(Candidate::for_test("pod-1"), options, diagnostics),
+            reconciler: Reconciler::new(Candidate::for_test("pod-1"), options),
             now: Now { instant: Instant::now(), wall: "2026-02-01T00:00:30Z".parse().unwrap() },
             nodes: BTreeMap::new(),
             rules: BTreeMap::new(),
@@ -120,7 +116,7 @@ impl World {
             self_tests: Vec::new(),
             admission: |_| {},
             relists: 0,
-            readiness,
+            diagnostics: Diagnostics::for_test(),
         }
     }
 
@@ -166,6 +162,12 @@ impl World {
 
     pub(super) fn observe(&mut self, observation: Observation) {
         self.reconciler.observe(observation, self.now);
+        self.report();
+    }
+
+    /// Reports what has happened, as the shell does.
+    fn report(&mut self) {
+        self.diagnostics.report(&self.reconciler.take_happenings());
     }
 
     pub(super) fn next_version(&mut self) -> String {
@@ -258,6 +260,7 @@ impl World {
     pub(super) fn run(&mut self) -> Option<Instant> {
         for _ in 0..10_000 {
             let step = self.reconciler.next(self.now);
+            self.report();
             assert_eq!(self.reconciler.missed_wake(&step, self.now), None, "it wakes too late");
             let wake = step.wake.filter(|wake| *wake > self.now.instant);
             if step.relists_nodes {
@@ -366,11 +369,15 @@ impl World {
     }
 
     pub(super) fn readiness(&self) -> Readiness {
-        self.readiness.borrow().clone()
+        self.diagnostics.readiness.borrow().clone()
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.diagnostics.metrics
     }
 
     pub(super) fn metric(&self, line: &str) -> bool {
-        self.reconciler.metrics().text().unwrap().lines().any(|other| other.ends_with(line))
+        self.metrics().text().unwrap().lines().any(|other| other.ends_with(line))
     }
 }
 

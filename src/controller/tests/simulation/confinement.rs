@@ -61,7 +61,7 @@ impl World {
 
     /// I10: how a process does not show the state of the confinement, at rest.
     pub(super) fn wrong_confinement(&self, process: &Process) -> Option<String> {
-        let shown = process.readiness.borrow().confinement.clone();
+        let shown = process.readiness.confinement.clone();
         let expected = match (process.tests_confinement, process.leads_since) {
             (false, _) => "not tested",
             (true, None) => "tested by the leader",

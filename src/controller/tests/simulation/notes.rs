@@ -1,10 +1,11 @@
-//! I10: what the notes of Events state has been so.
+//! I10: what the notes of Events state has been so, and what is logged.
 
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Value, json};
 use simulator::invariants::{ledger, managers, units};
 
 use super::checks::Checks;
+use crate::planner::Change;
 
 const MAPS: [&str; 2] = ["capacity", "allocatable"];
 
@@ -94,5 +95,20 @@ impl Checks {
                 .all_rules()
                 .any(|rule| rule["metadata"]["name"] == note.rule && rule["spec"]["resourceName"] == note.resource);
         (!is_recorded && !is_declared).then(|| format!("{:?} of {}", note.quantity, note.rule))
+    }
+
+    /// Whether a node has never been as a change makes it.
+    pub(super) fn is_invented(&self, node: &str, change: &Change) -> bool {
+        // Where a patch is lost, a node that is as was asked for counts as patched, whoever has done it.
+        let lost = self.events.lost.iter().filter(|lost| lost["metadata"]["name"] == node);
+        !self.versions(node).chain(lost).any(|node| {
+            let entry = ledger(node).and_then(|mut ledger| ledger.remove(&change.resource));
+            match (change.recorded_quantity(), change.rule()) {
+                (Some(quantity), Some(rule)) => {
+                    entry.is_some_and(|(recorded, by, _)| by == rule && Some(recorded) == units(&json!(quantity)))
+                }
+                _ => entry.is_none(),
+            }
+        })
     }
 }

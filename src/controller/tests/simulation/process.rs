@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 use simulator::Kind;
-use tokio::sync::watch;
 
 use super::confinement::LastTest;
 use super::stream::Stream;
 use super::world::{Due, Millis, World};
 use crate::cluster::lease::Candidate;
 use crate::controller::effect::{Completion, Now, Observation};
+use crate::controller::happening::Happening;
 use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::Reconciler;
-use crate::controller::{Diagnostics, Options, RolloutLimits};
+use crate::controller::{Options, RolloutLimits};
 
 /// The Lease, by namespace and name.
 pub(super) const LEASE: (&str, &str) = ("system", "lease");
@@ -46,7 +46,8 @@ pub(super) struct Process {
     /// Whether it tests the confinement of its account, when it did so last, and what it shows.
     pub(super) tests_confinement: bool,
     pub(super) last_test: Option<LastTest>,
-    pub(super) readiness: watch::Receiver<Readiness>,
+    /// What it shows of what has happened.
+    pub(super) readiness: Readiness,
     pub(super) is_dead: bool,
     pub(super) is_paused: bool,
     /// Since when its clock has been standing still.
@@ -89,13 +90,10 @@ impl World {
             max_rules_memory: 64 << 20,
             seed: 7 + number as u64 * 1000,
         };
-        let (readiness, shown) = watch::channel(Readiness::default());
-        let (heartbeat, _) = watch::channel(self.instant(0));
-        let diagnostics = Diagnostics { readiness, heartbeat, metrics: Arc::default() };
         let candidate = Candidate::for_test(&name);
         self.processes.push(Process {
             name,
-            reconciler: Reconciler::new(candidate, options, diagnostics),
+            reconciler: Reconciler::new(candidate, options),
             streams: [Kind::Lease, Kind::Rule, Kind::Node, Kind::Pod].map(Stream::new),
             stood: 0,
             stood_since_renewal: None,
@@ -104,7 +102,7 @@ impl World {
             keeps_condition,
             tests_confinement,
             last_test: None,
-            readiness: shown,
+            readiness: Readiness::default(),
             is_dead: false,
             is_paused: false,
             standing_since: None,
@@ -148,6 +146,7 @@ impl World {
         let now = self.clock(number);
         for _ in 0..10_000 {
             let step = self.processes[number].reconciler.next(now);
+            self.follow_happenings(number);
             if let Some(what) = self.processes[number].reconciler.missed_wake(&step, now) {
                 let name = Arc::clone(&self.processes[number].name);
                 self.violate(format!("I8: {name} sleeps through {what}"));
@@ -193,6 +192,19 @@ impl World {
             return;
         }
         self.violate(format!("I8: {} never comes to rest", self.processes[number].name));
+    }
+
+    /// Shows what has happened to a process, and checks the changes that it logs (I10).
+    fn follow_happenings(&mut self, number: usize) {
+        for happening in self.processes[number].reconciler.take_happenings() {
+            self.processes[number].readiness.follow(&happening);
+            if let Happening::Changed { node, change } = happening
+                && self.checks.is_invented(&node.name, &change)
+            {
+                let name = Arc::clone(&self.processes[number].name);
+                self.violate(format!("I10: {name} logs on {} what has never been so: {change}", node.name));
+            }
+        }
     }
 
     fn follow_leadership(&mut self, number: usize) {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use json_patch::Patch;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use super::super::world::object;
 use super::reached::request;
@@ -16,7 +15,6 @@ use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::limiter::Slot;
-use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::*;
 use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
@@ -253,6 +251,7 @@ impl World {
     pub(super) fn run(&mut self) -> Result<Option<Instant>, String> {
         for _ in 0..1000 {
             let step = self.reconciler.next(self.now);
+            self.reconciler.take_happenings();
             if let Some(what) = self.reconciler.missed_wake(&step, self.now) {
                 return Err(format!("I8: it sleeps through {what}"));
             }
@@ -384,9 +383,6 @@ fn reconciler(nodes: usize) -> Reconciler {
         max_rules_memory: 64 << 20,
         seed: 7,
     };
-    let (readiness, _) = watch::channel(Readiness::default());
-    let (heartbeat, _) = watch::channel(Instant::now());
-    let diagnostics = Diagnostics { readiness, heartbeat, metrics: Default::default() };
     let candidate = Candidate { duration: LEASE_DURATION, ..Candidate::for_test("pod-1") };
-    Reconciler::new(candidate, options, diagnostics)
+    Reconciler::new(candidate, options)
 }
