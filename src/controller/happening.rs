@@ -17,8 +17,8 @@ use super::standing::Standing;
 use crate::cluster::lease::Leadership;
 use crate::model::ledger::InvalidLedger;
 use crate::model::quantity::Quantity;
-use crate::planner::{Change, Leaving};
 use crate::planner::input::Lost;
+use crate::planner::{Change, Leaving};
 
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
@@ -237,7 +237,7 @@ pub(super) struct LeaderGauges {
     /// Rules, by state.
     pub(super) rules: [(&'static str, usize); RULE_STATES.len()],
     pub(super) rules_without_nodes: usize,
-    pub(super) rules_held: usize,
+    pub(super) rules_missing: usize,
     pub(super) values_leaving: usize,
 }
 

@@ -45,7 +45,7 @@ pub struct Metrics {
     /// Valid rules that select no node.
     pub(crate) rules_without_nodes: Gauge,
     /// Missing rules whose values are kept for now, because most rules are missing.
-    pub(crate) rules_held: Gauge,
+    pub(crate) rules_missing: Gauge,
     /// Recorded values that no rule declares and that pods use.
     pub(crate) values_leaving: Gauge,
     /// What each rule advertises, and what pods request of it.
@@ -106,8 +106,8 @@ impl Default for Metrics {
             ),
             rules: new.gauges("rules", "Rules, by state", Values("state", RULE_STATES)),
             rules_without_nodes: new.metric("rules_without_nodes", "Valid rules that select no node"),
-            rules_held: new
-                .metric("rules_held", "Missing rules whose values are kept for now, because most rules are missing"),
+            rules_missing: new
+                .metric("rules_missing", "Missing rules whose values are kept for now, because most rules are missing"),
             values_leaving: new.metric(
                 "values_leaving",
                 "Values on nodes that no rule declares and that leave when they are unused (deletionPolicy: WhenUnused)",
@@ -270,14 +270,14 @@ impl Metrics {
             nodes: TABLE.map(|row| (row.name, 0)).into(),
             rules: RULE_STATES.map(|state| (state, 0)),
             rules_without_nodes: 0,
-            rules_held: 0,
+            rules_missing: 0,
             values_leaving: 0,
         };
-        let LeaderGauges { nodes, rules, rules_without_nodes, rules_held, values_leaving } = gauges.unwrap_or(&none);
+        let LeaderGauges { nodes, rules, rules_without_nodes, rules_missing, values_leaving } = gauges.unwrap_or(&none);
         set_all(&self.nodes, "state", nodes.iter().copied());
         set_all(&self.rules, "state", *rules);
         set(&self.rules_without_nodes, *rules_without_nodes);
-        set(&self.rules_held, *rules_held);
+        set(&self.rules_missing, *rules_missing);
         set(&self.values_leaving, *values_leaving);
     }
 }

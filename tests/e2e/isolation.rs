@@ -46,7 +46,7 @@ fn mass_withdrawal_waits_for_its_delay() {
     controller.wait_log("2 of the 2 rules named in node annotations are missing");
     wait_until("the held rules to be counted", || {
         let metrics = controller.get("/metrics")?.1;
-        Ok(metrics.contains("node_resource_advertiser_rules_held 2\n").then_some(()))
+        Ok(metrics.contains("node_resource_advertiser_rules_missing 2\n").then_some(()))
     })
     .unwrap();
     cluster.write_quantity("node-1", DONGLE, "0");
@@ -101,7 +101,7 @@ fn mass_withdrawal_waits_for_five_minutes_by_default() {
         cluster.assert_always(&before, &what, |node| quantity(node, "capacity", resource).is_some());
     }
     let metrics = controller.get("/metrics").unwrap().1;
-    assert!(metrics.contains("node_resource_advertiser_rules_held 2\n"), "{metrics}");
+    assert!(metrics.contains("node_resource_advertiser_rules_missing 2\n"), "{metrics}");
     controller.stop();
 }
 

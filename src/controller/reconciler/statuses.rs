@@ -235,7 +235,7 @@ impl Statuses {
             nodes: view.fleet.nodes().tally().totals().collect(),
             rules: self.reported.counts(),
             rules_without_nodes: self.reported.without_nodes(),
-            rules_held: view.rules.hold().len(),
+            rules_missing: view.rules.hold().len(),
             values_leaving: view.fleet.nodes().leaving(),
         }
     }

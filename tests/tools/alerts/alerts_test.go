@@ -85,10 +85,10 @@ var healthy = map[string]string{
 	`node_resource_advertiser_rules_memory_bytes{pod="b"}`:                                     "6000x120",
 	`node_resource_advertiser_rules_memory_limit_bytes{pod="a"}`:                               "33554432x120",
 	`node_resource_advertiser_rules_memory_limit_bytes{pod="b"}`:                               "33554432x120",
-	`node_resource_advertiser_rules_held{pod="a"}`:                                             "0x120",
+	`node_resource_advertiser_rules_missing{pod="a"}`:                                             "0x120",
 	`node_resource_advertiser_advertised{pod="a",resource="example.com/dongle",rule="dongle"}`: "12x120",
 	`node_resource_advertiser_requested{pod="a",resource="example.com/dongle",rule="dongle"}`:  "9x120",
-	`node_resource_advertiser_rules_held{pod="b"}`:                                             "0x120",
+	`node_resource_advertiser_rules_missing{pod="b"}`:                                             "0x120",
 	`node_resource_advertiser_protection{pod="a",state="present"}`:                             "1x120",
 	`node_resource_advertiser_protection{pod="b",state="present"}`:                             "1x120",
 	`node_resource_advertiser_protection{pod="a",state="absent"}`:                              "0x120",
@@ -165,8 +165,8 @@ var troubles = map[string]map[string]string{
 		`node_resource_advertiser_requested{pod="a",resource="example.com/dongle",rule="dongle"}`: "9x60 12x59",
 	},
 	// The state is brief, so the alert has no `for`.
-	"NodeResourceAdvertiserRulesHeld": {
-		`node_resource_advertiser_rules_held{pod="a"}`: "0x119 3",
+	"NodeResourceAdvertiserRulesMissing": {
+		`node_resource_advertiser_rules_missing{pod="a"}`: "0x119 3",
 	},
 	"NodeResourceAdvertiserRulesStalled": {
 		`node_resource_advertiser_rules{pod="a",state="stalled"}`: "1x120",

@@ -64,7 +64,7 @@ fn list_of_the_rules_ends_no_backoff() {
         world.run_until_idle();
         world.advance(Duration::from_secs(299));
         world.run();
-        assert!(world.metric("rules_held 2"));
+        assert!(world.metric("rules_missing 2"));
         world.set_rule("dongle", json!({"quantity": 8}));
         world.run();
         let (slot, node, _) = world.only_patch();

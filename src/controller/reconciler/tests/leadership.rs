@@ -152,15 +152,15 @@ fn mass_withdrawal_waits() {
     world.advance(Duration::from_secs(290));
     world.run_until_idle();
     assert!(world.ledger("node-0").unwrap().contains("example.com/c"));
-    assert!(world.metric("rules_held 2"));
+    assert!(world.metric("rules_missing 2"));
     world.set_rule("b", json!({"resourceName": "example.com/b"}));
     world.run_until_idle();
-    assert!(world.metric("rules_held 1"), "one is back");
+    assert!(world.metric("rules_missing 1"), "one is back");
     world.advance(Duration::from_secs(11));
     world.run_until_idle();
     let ledger = world.ledger("node-0").unwrap();
     assert!(ledger.contains("example.com/b") && !ledger.contains("example.com/c"), "{ledger}");
-    assert!(world.metric("rules_held 0"));
+    assert!(world.metric("rules_missing 0"));
 }
 
 /// I4: a hold belongs to one term of leadership. One that was interrupted withdraws nothing at the next incident.
@@ -169,9 +169,9 @@ fn hold_that_was_interrupted_does_not_shorten_the_next_one() {
     let mut world = World::leading(3, &[("dongle", 4)]);
     world.run_until_idle();
     world.lose_rules();
-    assert!(world.metric("rules_held 1"));
+    assert!(world.metric("rules_missing 1"));
     world.renews_no_more();
-    assert!(world.metric("rules_held 0"));
+    assert!(world.metric("rules_missing 0"));
     // The leader in between has withdrawn the values, and advertised others.
     world.advance(Duration::from_secs(600));
     let ledger = r#"{"example.com/key":{"quantity":"4","rule":"key"}}"#;
@@ -186,7 +186,7 @@ fn hold_that_was_interrupted_does_not_shorten_the_next_one() {
     world.lose_rules();
     world.renews = true;
     world.pass(20);
-    assert!(world.metric("rules_held 1"));
+    assert!(world.metric("rules_missing 1"));
     world.advance(Duration::from_secs(270));
     world.run_until_idle();
     assert_eq!(world.ledger("node-2"), Some(ledger), "the rule is held for the whole delay");
@@ -206,11 +206,11 @@ fn hold_ends_after_a_list_that_began_after_the_delay() {
     world.list_rules = 500;
     world.advance(Duration::from_secs(310));
     assert_eq!(world.patched(), [""; 0], "a failed list is no evidence");
-    assert!(world.metric("rules_held 1"));
+    assert!(world.metric("rules_missing 1"));
     world.list_rules = 200;
     world.advance(Duration::from_secs(150));
     assert_eq!((world.patched().len(), world.dongles("node-0")), (0, 4), "the rule is back");
-    assert!(world.metric("rules_held 0"));
+    assert!(world.metric("rules_missing 0"));
 }
 
 /// The same where the nodes are listed last, as by a process that starts beside many of them.
@@ -225,7 +225,7 @@ fn mass_withdrawal_waits_where_nodes_are_listed_after_rules() {
     next.lead();
     next.list_nodes();
     next.run_until_idle();
-    assert!(next.metric("rules_held 1"));
+    assert!(next.metric("rules_missing 1"));
     next.advance(Duration::from_secs(299));
     next.run_until_idle();
     assert_eq!(next.dongles("node-0"), 4, "the rule is held");
@@ -264,7 +264,7 @@ fn ex_leader_exports_no_gauge_of_a_leader() {
         let text = world.metrics().text().unwrap();
         // The memory that rules take is this process's own.
         let is_gauge = |line: &&str| {
-            ["_nodes{", "_rules{", "_rules_without", "_rules_held"].iter().any(|gauge| line.contains(gauge))
+            ["_nodes{", "_rules{", "_rules_without", "_rules_missing"].iter().any(|gauge| line.contains(gauge))
         };
         let gauges = text.lines().filter(is_gauge).filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
         gauges.map(|line| line.trim_start_matches("node_resource_advertiser_").to_owned()).collect::<Vec<_>>()
@@ -272,7 +272,7 @@ fn ex_leader_exports_no_gauge_of_a_leader() {
     let [stalled, without] = ["rules{state=\"stalled\"} 1", "rules_without_nodes 1"].map(str::to_owned);
     assert!(gauges(&world).contains(&stalled) && gauges(&world).contains(&without), "{:?}", gauges(&world));
     world.lose_rules();
-    assert!(gauges(&world).contains(&"rules_held 1".to_owned()));
+    assert!(gauges(&world).contains(&"rules_missing 1".to_owned()));
     world.set_rule("invalid", json!({"resourceName": "cpu"}));
     world.renews_no_more();
     world.run();

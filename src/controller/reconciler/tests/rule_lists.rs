@@ -167,19 +167,19 @@ fn empty_list_of_a_new_leader_holds_the_rules_until_another_list() {
         let rules = world.take_list();
         world.show_rules(Vec::new());
         world.advance(Duration::from_secs(299));
-        assert!(world.metric("rules_held 1") && world.open.is_empty());
+        assert!(world.metric("rules_missing 1") && world.open.is_empty());
         world.advance(Duration::from_secs(2));
         assert_eq!(world.rule_relists, 2);
         drop(world.take_list());
-        assert!(world.only_repairs() && world.metric("rules_held 1"));
+        assert!(world.only_repairs() && world.metric("rules_missing 1"));
         assert!(world.watches_pods, "another list of all pods would be expensive");
         // This one breaks as well.
         world.fail_list(500);
-        assert!(world.only_repairs() && world.metric("rules_held 1"));
+        assert!(world.only_repairs() && world.metric("rules_missing 1"));
         world.show_rules(if is_back { rules } else { Vec::new() });
         world.pass(5);
         assert_eq!(world.dongles("node-1"), if is_back { 4 } else { -1 });
-        assert!(world.metric("rules_held 0"));
+        assert!(world.metric("rules_missing 0"));
     }
 }
 

@@ -234,7 +234,7 @@ fn former_leader_holds_no_rules() {
     world.observe(Observation::Rule(Ok(Event::Init)));
     world.observe(Observation::Rule(Ok(Event::InitDone)));
     world.pass(10);
-    assert!(world.metric("rules_held 0"));
+    assert!(world.metric("rules_missing 0"));
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn value_leaves_under_the_next_leader() {
     assert!(world.metric("values_leaving 0"), "it leads no longer");
     world.renews = true;
     world.pass(20);
-    assert!(world.metric("values_leaving 1") && world.metric("rules_held 0"));
+    assert!(world.metric("values_leaving 1") && world.metric("rules_missing 0"));
     world.end_pods();
     world.run_until_idle();
     assert_eq!((world.ledger("node-0"), world.metric("values_leaving 0")), (None, true));
