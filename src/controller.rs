@@ -40,6 +40,7 @@ mod status_writes;
 mod tally;
 mod usage;
 mod watches;
+mod words;
 mod work_queue;
 
 use std::future::Future;

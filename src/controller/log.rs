@@ -13,10 +13,11 @@ use super::nodes::Cause;
 use super::protection::{self, Start};
 use super::rollouts::Stopped;
 use super::schedule::UNDONE;
-use super::standing::{ADMISSION, Standing};
+use super::standing::Standing;
+use super::words::ADMISSION;
 use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
-use crate::planner::{Action, Change, ReleaseCause};
+use crate::planner::{Action, Change, Outcome, ReleaseCause};
 
 /// Logs what has happened, unless it is only counted or shown. Of a value that stays because a patch failed, an existing
 /// rule has the failure in its status.
@@ -31,7 +32,12 @@ pub(super) fn log(happening: &Happening) {
                  --node {node} --force"
             );
         }
-        Happening::Problem { node, rule, resource, standing: Standing::Conflicted { present, manager } } => {
+        Happening::Problem {
+            node,
+            rule,
+            resource,
+            standing: Standing::Planned(Outcome::Conflicted { present, manager }),
+        } => {
             log_conflict(&node.name, rule, resource, present, manager.as_ref());
         }
         Happening::Changed { node, change } => log_change(&node.name, change),

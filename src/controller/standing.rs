@@ -3,36 +3,10 @@
 
 use std::sync::Arc;
 
+use super::words;
 use crate::model::api::Reason;
-use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 use crate::planner::Outcome;
-use crate::planner::input::Lost;
-
-/// The name in messages of what changes the controller's own writes on their way to storage: managedFields do not name it.
-pub(super) const ADMISSION: &str = "an admission policy or webhook";
-
-/// Returns what to do about a client that undoes what the controller writes. A kubelet does so for a device plugin, whose
-/// number is the right one.
-pub(super) fn contest_advice(lost: Lost, manager: Option<&FieldManager>) -> &'static str {
-    match (lost, manager) {
-        // Without its entry, a value would stay on a node that the rule no longer selects.
-        (Lost::LedgerEntry, _) => "configure that client to keep the annotation",
-        (Lost::OwnWrite, _) => "exempt the controller from that policy or webhook, or exclude the node from the rule",
-        (Lost::Value, Some(manager)) if manager.is_kubelet() => {
-            "a device plugin provides it: exclude the node from the rule, or rename the resource"
-        }
-        (Lost::Value, _) => "stop that client, or exclude the node from the rule",
-    }
-}
-
-/// Returns what to do about a value of another field manager.
-pub(super) fn conflict_advice(manager: Option<&FieldManager>) -> &'static str {
-    match manager {
-        Some(manager) if manager.is_kubelet() => "a device plugin probably provides it: exclude the node from the rule",
-        _ => "to take it over, set conflictPolicy: Overwrite",
-    }
-}
 
 /// The states, by rank: the first state that any node of a rule is in gives the reason of `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +64,25 @@ pub(super) const TABLE: [StateInfo; STATES] = [
 ];
 
 impl State {
+    /// Returns the state of an outcome for which nothing is to be changed.
+    fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Advertised => Self::Advertised,
+            Outcome::Held { pods_error: None, .. } => Self::Held,
+            Outcome::Held { pods_error: Some(_), .. } | Outcome::AwaitingPods { pods_error: Some(_) } => {
+                Self::PodsUnavailable
+            }
+            Outcome::AwaitingPods { pods_error: None } | Outcome::Moving { .. } => Self::Pending,
+            Outcome::Conflicted { .. } => Self::Conflicted,
+            Outcome::Contested { .. } => Self::Contested,
+            Outcome::Paused { .. } => Self::Paused,
+            Outcome::QuantityUnknown { .. } => Self::QuantityUnknown,
+            Outcome::Overridden { .. } => Self::Overridden,
+            Outcome::LedgerFull => Self::LedgerFull,
+            Outcome::InvalidLedger { .. } => Self::InvalidLedger,
+        }
+    }
+
     /// Returns whether `problems` names the node.
     pub(super) fn is_problem(self) -> bool {
         !matches!(self, Self::Pending | Self::Stopped | Self::Overridden | Self::Advertised)
@@ -115,66 +108,26 @@ pub(super) enum Standing {
     Failed(Arc<str>),
     /// Patches of other nodes failed, so that the rollout has stopped for a while.
     Stopped,
-    InvalidLedger(Arc<str>),
-    LedgerFull,
-    Contested {
-        manager: Option<FieldManager>,
-        lost: Lost,
-    },
-    Conflicted {
-        present: String,
-        manager: Option<FieldManager>,
-    },
-    /// The value stays, or is not written yet.
-    PodsUnavailable {
-        at: Option<Quantity>,
-        why: Arc<str>,
-    },
-    Held {
-        at: Quantity,
-    },
-    /// The value stays; `None` if the rule has none on the node.
-    Paused {
-        at: Option<Quantity>,
-    },
-    /// What is advertised stays; `at` is `None` if that is nothing.
-    QuantityUnknown {
-        at: Option<Quantity>,
-        why: Arc<str>,
-    },
-    Overridden {
-        by: Arc<str>,
-        tied: bool,
-    },
-    Advertised,
     /// Advertised with this quantity, which was read from the node.
-    Derived {
-        at: Quantity,
-    },
+    Derived { at: Quantity },
+    /// The plan decides, and nothing is to be changed.
+    Planned(Outcome),
 }
 
 impl Standing {
     /// Returns the state for an outcome of the plan. `changing` is whether the plan has changes for the rule; `failure`
     /// is why they failed.
     pub(super) fn new(outcome: Outcome, changing: bool, failure: Option<&Arc<str>>) -> Self {
-        let working = || failure.map_or(Self::Pending, |message| Self::Failed(Arc::clone(message)));
         match outcome {
-            Outcome::Advertised | Outcome::Held { .. } if changing => working(),
-            Outcome::Advertised => Self::Advertised,
-            Outcome::Held { at, pods_error: None } => Self::Held { at },
-            Outcome::Held { at, pods_error: Some(why) } => Self::PodsUnavailable { at: Some(at), why },
-            Outcome::AwaitingPods { pods_error: None } => working(),
-            Outcome::AwaitingPods { pods_error: Some(why) } => Self::PodsUnavailable { at: None, why },
-            Outcome::Conflicted { present, manager } => Self::Conflicted { present, manager },
-            Outcome::Contested { manager, lost } => Self::Contested { manager, lost },
-            Outcome::Paused { at } => Self::Paused { at },
-            Outcome::QuantityUnknown { .. } if changing => working(),
-            Outcome::QuantityUnknown { at, why } => Self::QuantityUnknown { at, why },
-            Outcome::Moving { .. } => working(),
-            Outcome::Overridden { by, tied } => Self::Overridden { by, tied },
-            Outcome::LedgerFull => Self::LedgerFull,
-            Outcome::InvalidLedger { message } => Self::InvalidLedger(message),
+            Outcome::Advertised | Outcome::Held { .. } if changing => Self::working(failure),
+            Outcome::AwaitingPods { pods_error: None } | Outcome::Moving { .. } => Self::working(failure),
+            Outcome::QuantityUnknown { .. } if changing => Self::working(failure),
+            outcome => Self::Planned(outcome),
         }
+    }
+
+    fn working(failure: Option<&Arc<str>>) -> Self {
+        failure.map_or(Self::Pending, |message| Self::Failed(Arc::clone(message)))
     }
 
     pub(super) fn state(&self) -> State {
@@ -182,62 +135,30 @@ impl Standing {
             Self::Pending => State::Pending,
             Self::Failed(_) => State::Failed,
             Self::Stopped => State::Stopped,
-            Self::InvalidLedger(_) => State::InvalidLedger,
-            Self::LedgerFull => State::LedgerFull,
-            Self::Contested { .. } => State::Contested,
-            Self::Conflicted { .. } => State::Conflicted,
-            Self::PodsUnavailable { .. } => State::PodsUnavailable,
-            Self::Held { .. } => State::Held,
-            Self::Paused { .. } => State::Paused,
-            Self::Overridden { .. } => State::Overridden,
-            Self::QuantityUnknown { .. } => State::QuantityUnknown,
-            Self::Advertised | Self::Derived { .. } => State::Advertised,
+            Self::Derived { .. } => State::Advertised,
+            Self::Planned(outcome) => State::of(outcome),
         }
     }
 
     /// Returns the message for `status.problems`.
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Failed(message) | Self::InvalidLedger(message) => message.to_string(),
-            Self::LedgerFull => {
-                "the node has no room for this resource, since its annotation has at most 64 KiB, and the node 496 extended \
-                 resources; delete rules, or select this node in fewer rules"
-                    .to_owned()
-            }
-            Self::Contested { lost, manager: by } => {
-                let undone = match lost {
-                    Lost::LedgerEntry => "something keeps removing its entry from the annotation".to_owned(),
-                    Lost::OwnWrite => format!("{ADMISSION} keeps changing what the controller writes"),
-                    Lost::Value => format!("{} keeps changing it back", FieldManager::display(by.as_ref())),
-                };
-                format!("{undone}; {}", contest_advice(*lost, by.as_ref()))
-            }
-            Self::Conflicted { present, manager: by } => {
-                let advice = conflict_advice(by.as_ref());
-                format!("already {present}, last written by {}; {advice}", FieldManager::display(by.as_ref()))
-            }
-            Self::PodsUnavailable { at: Some(at), why } => format!("stays at {at}: {why}"),
-            Self::PodsUnavailable { at: None, why } => format!("not written yet: {why}"),
-            Self::Held { at } => format!("at {at}, which pods on the node request"),
-            Self::Paused { at: Some(at) } => format!("stays at {at} while the rule is paused"),
-            Self::Paused { at: None } => "not advertised while the rule is paused".to_owned(),
-            Self::QuantityUnknown { at: Some(at), why } => format!("stays at {at}: {why}"),
-            Self::QuantityUnknown { at: None, why } => format!("not advertised: {why}"),
-            Self::Pending | Self::Stopped | Self::Overridden { .. } | Self::Advertised | Self::Derived { .. } => {
-                String::new()
-            }
+            Self::Failed(message) => message.to_string(),
+            Self::Planned(outcome) => words::problem(outcome),
+            Self::Pending | Self::Stopped | Self::Derived { .. } => String::new(),
         }
     }
 
     /// Returns the quantity of the resource that the node has for the rule.
     pub(super) fn carries(&self) -> Carries {
         match self {
-            Self::Advertised => Carries::Declared,
+            Self::Planned(Outcome::Advertised) => Carries::Declared,
             Self::Derived { at }
-            | Self::Held { at }
-            | Self::PodsUnavailable { at: Some(at), .. }
-            | Self::Paused { at: Some(at) }
-            | Self::QuantityUnknown { at: Some(at), .. } => Carries::Quantity(*at),
+            | Self::Planned(
+                Outcome::Held { at, .. }
+                | Outcome::Paused { at: Some(at) }
+                | Outcome::QuantityUnknown { at: Some(at), .. },
+            ) => Carries::Quantity(*at),
             _ => Carries::Nothing,
         }
     }
@@ -296,9 +217,9 @@ mod tests {
         let held = || Outcome::Held { at, pods_error: None };
         for (outcome, changing, expected) in [
             (Outcome::Advertised, true, Standing::Failed(Arc::clone(&failure))),
-            (Outcome::Advertised, false, Standing::Advertised),
+            (Outcome::Advertised, false, Standing::Planned(Outcome::Advertised)),
             (held(), true, Standing::Failed(Arc::clone(&failure))),
-            (held(), false, Standing::Held { at }),
+            (held(), false, Standing::Planned(held())),
             (Outcome::AwaitingPods { pods_error: None }, false, Standing::Failed(Arc::clone(&failure))),
         ] {
             assert_eq!(Standing::new(outcome, changing, Some(&failure)), expected);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::standing::{Carries, STATES, Standing, State, TABLE};
 use crate::model::quantity::Quantity;
+use crate::planner::Outcome;
 
 /// The maximum number of nodes in `problems`.
 pub(super) const MAX_PROBLEMS: usize = 10;
@@ -65,7 +66,7 @@ impl Counts {
     pub(super) fn add(&mut self, node: &Arc<str>, standing: &Standing) {
         let state = standing.state();
         self.by_state[state as usize] += 1;
-        if let Standing::Overridden { by, tied } = standing {
+        if let Standing::Planned(Outcome::Overridden { by, tied }) = standing {
             self.tied += usize::from(*tied);
             *self.overridden_by.entry(Arc::clone(by)).or_default() += 1;
         }
@@ -80,7 +81,7 @@ impl Counts {
     fn subtract(&mut self, node: &Arc<str>, standing: &Standing) {
         let count = &mut self.by_state[standing.state() as usize];
         *count = count.saturating_sub(1);
-        if let Standing::Overridden { by, tied } = standing {
+        if let Standing::Planned(Outcome::Overridden { by, tied }) = standing {
             self.tied = self.tied.saturating_sub(usize::from(*tied));
             if let Some(count) = self.overridden_by.get_mut(by) {
                 *count = count.saturating_sub(1);
@@ -152,10 +153,10 @@ mod tests {
     fn rule_counts_follow_changed_standings() {
         let mut tally = Tally::default();
         let node = |name: &str| Arc::<str>::from(name);
-        let conflicted = Standing::Conflicted { present: "8".to_owned(), manager: None };
+        let conflicted = Standing::Planned(Outcome::Conflicted { present: "8".to_owned(), manager: None });
         let rule: Arc<str> = "dongle".into();
         let pending = [(Arc::clone(&rule), Standing::Pending)];
-        let advertised = [(Arc::clone(&rule), Standing::Advertised)];
+        let advertised = [(Arc::clone(&rule), Standing::Planned(Outcome::Advertised))];
         let in_conflict = [(Arc::clone(&rule), conflicted.clone())];
 
         tally.update(&node("a"), &[], &pending);
@@ -170,15 +171,19 @@ mod tests {
         assert_eq!(totals, [("conflicted", 1), ("advertised", 1)]);
 
         let other: Arc<str> = "key".into();
-        let both = [(Arc::clone(&rule), Standing::Advertised), (Arc::clone(&other), Standing::Pending)];
-        let one_less = [(Arc::clone(&rule), Standing::Advertised), (Arc::clone(&other), Standing::Advertised)];
+        let both =
+            [(Arc::clone(&rule), Standing::Planned(Outcome::Advertised)), (Arc::clone(&other), Standing::Pending)];
+        let one_less = [
+            (Arc::clone(&rule), Standing::Planned(Outcome::Advertised)),
+            (Arc::clone(&other), Standing::Planned(Outcome::Advertised)),
+        ];
         tally.update(&node("d"), &[], &both);
         tally.take_changed();
         tally.update(&node("d"), &both, &one_less);
         assert_eq!(tally.take_changed().into_iter().collect::<Vec<_>>(), [other], "the other rule stands as before");
         tally.update(&node("d"), &one_less, &[]);
 
-        let overridden = [(Arc::clone(&rule), Standing::Overridden { by: node("x"), tied: true })];
+        let overridden = [(Arc::clone(&rule), Standing::Planned(Outcome::Overridden { by: node("x"), tied: true }))];
         tally.update(&node("c"), &[], &overridden);
         let counts = tally.counts("dongle").unwrap();
         assert_eq!((counts.tied, counts.overridden_by.get("x")), (1, Some(&1)));

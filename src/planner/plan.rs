@@ -91,7 +91,7 @@ impl NodePlan {
 }
 
 /// The outcome of a rule on a node that it selects, after the changes of the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The node has the quantity, or will have it.
     Advertised,

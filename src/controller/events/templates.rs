@@ -3,12 +3,13 @@
 use kube::runtime::events::EventType;
 
 use crate::controller::rules::Stalled;
-use crate::controller::standing::{ADMISSION, Standing, conflict_advice, contest_advice};
+use crate::controller::standing::Standing;
+use crate::controller::words::{ADMISSION, Contest, conflict_advice};
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::InvalidLedger;
 use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
-use crate::planner::{Action, Change, Leaving, ReleaseCause};
+use crate::planner::{Action, Change, Leaving, Outcome, ReleaseCause};
 
 /// An Event without its subject.
 #[derive(Clone, Debug)]
@@ -113,7 +114,7 @@ impl EventTemplate {
     /// Returns the Event of a rule's state on a node that needs an administrator, if there is one.
     pub(crate) fn for_standing(node: &str, rule: &str, resource: &str, standing: &Standing) -> Option<Self> {
         match standing {
-            Standing::Conflicted { present, manager } => {
+            Standing::Planned(Outcome::Conflicted { present, manager }) => {
                 let (by, advice) = (FieldManager::display(manager.as_ref()), conflict_advice(manager.as_ref()));
                 let text = format!(
                     "Skipped {resource} on {node}: already {present} (by {by}), and rule {rule} declares it; {advice}"
@@ -124,7 +125,7 @@ impl EventTemplate {
                 let text = format!("Not in force: {resource} on {node} for rule {rule}, retrying: {message}");
                 Some(warning("PatchFailed", "Patch", text))
             }
-            Standing::LedgerFull => {
+            Standing::Planned(Outcome::LedgerFull) => {
                 let text = format!(
                     "Skipped {resource} on {node} for rule {rule}: the annotation has no room for it. \
                      Delete rules, or select this node in fewer rules"
@@ -193,7 +194,7 @@ impl EventTemplate {
         let text = format!(
             "Backed off from {}; {}. The controller retries after pauses",
             contest(node, change, lost),
-            contest_advice(lost, change.manager())
+            Contest::new(lost, change.manager()).advice
         );
         warning("Contested", "Patch", text)
     }
@@ -210,18 +211,6 @@ impl EventTemplate {
 
 /// Describes what undoes a change.
 pub(crate) fn contest(node: &str, change: &Change, lost: Lost) -> String {
-    let resource = &change.resource;
-    let rule = change.rule().unwrap_or_default();
-    match lost {
-        Lost::LedgerEntry => {
-            format!("{resource} on {node}: something keeps removing the entry of rule {rule} from the annotation")
-        }
-        Lost::OwnWrite => {
-            format!("{resource} on {node}: {ADMISSION} keeps changing what the controller writes for rule {rule}")
-        }
-        Lost::Value => {
-            let manager = FieldManager::display(change.manager());
-            format!("{resource} on {node}: {manager} keeps changing the value that rule {rule} declares")
-        }
-    }
+    let contest = Contest::new(lost, change.manager());
+    format!("{} on {node}: {}", change.resource, contest.of_change(change.rule().unwrap_or_default()))
 }

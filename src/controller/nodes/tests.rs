@@ -136,7 +136,7 @@ fn nodes_whose_rules_stand_alike_share_their_states() {
     let states = |nodes: &Nodes| all.iter().map(|name| Arc::as_ptr(&nodes.get(name).unwrap().standings)).collect();
     let distinct: HashSet<*const Standings> = states(&nodes);
     assert_eq!(distinct.len(), 1);
-    nodes.record(&all[0], &[("dongle".into(), Standing::Advertised)]);
+    nodes.record(&all[0], &[("dongle".into(), Standing::Planned(crate::planner::Outcome::Advertised))]);
     let distinct: HashSet<*const Standings> = states(&nodes);
     assert_eq!((distinct.len(), nodes.counts("dongle").unwrap().of(State::Pending)), (2, 9));
 }

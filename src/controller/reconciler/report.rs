@@ -19,7 +19,7 @@ use crate::controller::tally::Counts;
 use crate::controller::usage::Usage;
 use crate::controller::watches::{self, Failed};
 use crate::model::api::Reason;
-use crate::planner::Change;
+use crate::planner::{Change, Outcome};
 
 /// The resource, for metrics.
 const PODS: &str = "pods";
@@ -96,7 +96,7 @@ impl Report {
                 let Some(template) = EventTemplate::for_standing(&node.name, rule, resource, standing) else { return };
                 // The log has as many conflicts as there are Events, and a failed patch when its response is handled.
                 if !self.events.on_both(node, &subject(by.rules, rule), &template, by.now)
-                    || !matches!(standing, Standing::Conflicted { .. })
+                    || !matches!(standing, Standing::Planned(Outcome::Conflicted { .. }))
                 {
                     return;
                 }

@@ -82,7 +82,9 @@ impl<'a> Situation<'a> {
             if declared.fixed().is_some() { None } else { declared.known_on(&self.state.node) }
         };
         match Standing::new(outcome, is_changing, failure) {
-            Standing::Advertised => derived().map_or(Standing::Advertised, |at| Standing::Derived { at }),
+            Standing::Planned(Outcome::Advertised) => {
+                derived().map_or(Standing::Planned(Outcome::Advertised), |at| Standing::Derived { at })
+            }
             Standing::Pending if planned.is_some_and(|(_, is_withheld)| is_withheld) => Standing::Stopped,
             standing => standing,
         }

@@ -5,11 +5,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::device_classes::Mapping;
 use crate::controller::rules::{ObservedStatus, Stalled};
-use crate::controller::standing::{ADMISSION, Standing, State, TABLE, contest_advice};
+use crate::controller::standing::{Standing, State, TABLE};
 use crate::controller::tally::{Counts, MAX_PROBLEMS};
+use crate::controller::words::Contest;
 use crate::model::api::{MAX_MESSAGE, NodeCounts, Reason};
-use crate::model::node::FieldManager;
-use crate::planner::input::Lost;
+use crate::planner::Outcome;
 use crate::planner::rules::Rule;
 
 /// A condition without its time and generation.
@@ -172,19 +172,14 @@ fn contested(counts: &Counts) -> ConditionUpdate {
         return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
     let contested = counts.problems.iter().filter_map(|(node, standing)| match standing {
-        Standing::Contested { lost, manager } => Some((node, *lost, manager.as_ref())),
+        Standing::Planned(Outcome::Contested { lost, manager }) => Some((node, Contest::new(*lost, manager.as_ref()))),
         _ => None,
     });
     let (mut nodes, mut advice) = (Vec::new(), Vec::new());
-    for (node, lost, manager) in contested.take(MAX_PROBLEMS) {
-        nodes.push(match lost {
-            Lost::LedgerEntry => format!("something keeps removing the annotation's entry on {node}"),
-            Lost::OwnWrite => format!("{ADMISSION} keeps changing what the controller writes on {node}"),
-            Lost::Value => format!("{} keeps changing the value back on {node}", FieldManager::display(manager)),
-        });
-        let what = contest_advice(lost, manager);
-        if !advice.contains(&what) {
-            advice.push(what);
+    for (node, contest) in contested.take(MAX_PROBLEMS) {
+        nodes.push(contest.of_rule(node));
+        if !advice.contains(&contest.advice) {
+            advice.push(contest.advice);
         }
     }
     let message = format!("{}; {}", nodes.join(", "), advice.join("; "));

@@ -9,6 +9,7 @@ use super::*;
 use crate::controller::rules::Stalled;
 use crate::controller::standing::Standing;
 use crate::model::api::{MAX_MESSAGE, Reason};
+use crate::planner::Outcome;
 use crate::planner::rules::{InvalidRule, Rule};
 
 fn state(spec: serde_json::Value) -> RuleState {
@@ -205,8 +206,8 @@ fn total_is_what_advertised_and_held_nodes_carry() {
     assert_eq!(total(everywhere("800Gi"), &counts).as_deref(), Some("2400Gi"));
     assert_eq!(total(everywhere("4"), &Counts::default()).as_deref(), Some("0"));
 
-    let held = |at: &str| Standing::Held { at: at.parse().unwrap() };
-    let conflict = Standing::Conflicted { present: "100".to_owned(), manager: None };
+    let held = |at: &str| Standing::Planned(Outcome::Held { at: at.parse().unwrap(), pods_error: None });
+    let conflict = Standing::Planned(Outcome::Conflicted { present: "100".to_owned(), manager: None });
     let mut counts = nodes(&[(State::Advertised, 3), (State::Conflicted, 1)]);
     for (node, standing) in [("a", held("7")), ("b", held("2")), ("c", conflict)] {
         counts.add(&node.into(), &standing);
