@@ -25,7 +25,7 @@ pub mod selector;
 pub mod withdraw;
 
 use crate::model::node::Node;
-pub use change::{Action, CONDITION, Change, Condition, ReleaseCause};
+pub use change::{Action, Change, Condition, ReleaseCause, Subject};
 use input::PlanningInput;
 pub(crate) use memo::Memo;
 pub use patch::patch;

@@ -25,7 +25,7 @@ use crate::cluster::lease::AtEnd;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
-use crate::planner::{Action, Change, Leaving};
+use crate::planner::{Action, Leaving};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PrunePlan, plan_prune};
 
@@ -311,7 +311,7 @@ fn announcement(planned: &[NodePrune]) -> String {
             lines += &format!("{node}: unreadable annotation: {text}\n");
         }
         let zeros = planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
-        lines.extend(zeros.map(|Change { resource, .. }| format!("{node}: has 0 {resource}\n")));
+        lines.extend(zeros.map(|change| format!("{node}: has 0 {}\n", change.name())));
     }
     lines
 }

@@ -42,7 +42,7 @@ pub(super) fn log(happening: &Happening) {
         }
         Happening::Changed { node, change } => log_change(&node.name, change),
         Happening::PutBack { node, rule, change } => {
-            let (node, resource) = (&node.name, &change.resource);
+            let (node, resource) = (&node.name, change.name());
             warn!(%node, %rule, %resource, "cannot withdraw {resource}: {ADMISSION} puts a value back");
         }
         Happening::Contested { node, change, lost } => log_contest(&node.name, change, *lost),
@@ -132,7 +132,7 @@ fn log_start(node: &str, start: Start, protection: &protection::State) {
 }
 
 fn log_contest(node: &str, change: &Change, lost: Lost) {
-    let (resource, manager) = (&change.resource, change.manager().map(display));
+    let (resource, manager) = (change.name(), change.manager().map(display));
     let (rule, message) = (change.rule().unwrap_or_default(), contest(node, change, lost));
     warn!(%node, %rule, %resource, manager, "backing off from {message}");
 }
@@ -150,7 +150,7 @@ fn log_failure(node: &str, cause: Cause, message: &str) {
 
 /// Logs the change of one resource by a patch.
 fn log_change(node: &str, change: &Change) {
-    let Change { resource, action, .. } = change;
+    let (resource, action) = (change.name(), &change.action);
     let (rule, quantity) = (change.rule().map(display), change.quantity().map(display));
     let (name, manager) = (change.action_name(), change.manager().map(display));
     // The level of a log line is a constant.

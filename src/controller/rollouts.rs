@@ -70,7 +70,7 @@ impl Rollouts {
 
     /// Returns until when a change of a node is withheld, if it is.
     pub(super) fn stopped_until(&self, change: &Change, node: &str, now: Instant) -> Option<Instant> {
-        self.rule_stopped_until(change.rule()?, node, &change.resource, now)
+        self.rule_stopped_until(change.rule()?, node, change.name(), now)
     }
 
     /// Returns until when the rollout of a rule is stopped for this resource of a node, if it is.
@@ -100,7 +100,7 @@ impl Rollouts {
     ) -> Vec<(Arc<str>, Stopped)> {
         let stopped = changes.iter().filter_map(|change| {
             let rule: Arc<str> = change.rule()?.into();
-            let stopped = self.failed(&rule, node, &change.resource, sent_at, now)?;
+            let stopped = self.failed(&rule, node, change.name(), sent_at, now)?;
             Some((rule, stopped))
         });
         stopped.collect()
@@ -112,7 +112,7 @@ impl Rollouts {
         // A repair of what was there before shows nothing.
         let changes = changes.iter().filter(|change| !change.is_repair());
         let by_rule = changes.filter_map(|change| Some((change.rule()?, change)));
-        by_rule.flat_map(|(rule, change)| self.succeeded(rule, node, &change.resource, sent_at)).collect()
+        by_rule.flat_map(|(rule, change)| self.succeeded(rule, node, change.name(), sent_at)).collect()
     }
 
     /// Records the failure of a patch of this resource that was sent at this time. Returns a stop that follows.

@@ -16,10 +16,9 @@ use crate::model::node::{ApiNode, CONDITION_TYPE, FieldManager};
 /// One change of a plan: of one resource, or of the whole ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The name of the resource; for [`Action::RemoveLedger`], the key of the annotation; for the node's condition,
-    /// [`CONDITION`].
-    pub resource: String,
-    /// The action on the resource.
+    /// What is changed.
+    pub subject: Subject,
+    /// The action on it.
     pub action: Action,
     pub(super) edit: Edit,
     /// How the new value compares with the present one under `WhenFree`, if there is one.
@@ -27,6 +26,29 @@ pub struct Change {
     pub(super) was_recorded: bool,
     /// Whether a quantity that is read from the node moves, or the condition alone changes.
     pub(super) moves: bool,
+}
+
+/// What a change is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// The resource of this name.
+    Resource(String),
+    /// The ledger that cannot be read.
+    Ledger,
+    /// The node's condition.
+    Condition,
+}
+
+impl Subject {
+    /// Returns its name in logs and output.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Resource(name) => name,
+            Self::Ledger => ANNOTATION,
+            Self::Condition => CONDITION,
+        }
+    }
 }
 
 /// The operations of [`patch`](super::patch()) for one change.
@@ -78,8 +100,8 @@ pub(super) enum ValueEdit {
     Remove,
 }
 
-/// The `resource` of a change of the condition. No resource has two slashes in its name.
-pub const CONDITION: &str = "condition/noderesource.dev/Advertised";
+/// The name of the condition in logs and output.
+const CONDITION: &str = "condition/noderesource.dev/Advertised";
 
 /// A value of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +218,18 @@ pub enum ReleaseCause {
 }
 
 impl Change {
+    /// Returns the name of what it changes: usually of a resource.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.subject.name()
+    }
+
+    /// Returns whether it changes a resource.
+    #[must_use]
+    pub fn is_of(&self, resource: &str) -> bool {
+        matches!(&self.subject, Subject::Resource(name) if name == resource)
+    }
+
     /// Returns the rule of the change, if it has one.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
@@ -299,7 +333,7 @@ impl Change {
     /// Returns whether the change concerns the node's condition, and no resource.
     #[must_use]
     pub fn is_of_condition(&self) -> bool {
-        !matches!(self.edit, Edit::Resource(_))
+        self.subject == Subject::Condition
     }
 
     /// Returns whether what the change writes stays as it is for a while afterwards: a quantity that is read from the
@@ -334,8 +368,8 @@ impl Change {
     pub(crate) fn is_in(&self, node: &ApiNode) -> bool {
         let Edit::Resource(edit) = &self.edit else { return true };
         let annotation = node.annotations().get(ANNOTATION).map(String::as_str);
-        let entry = || Ledger::parse(annotation).ok()?.get(&self.resource).cloned();
-        let is_stored = || self.is_stored(node.values(&self.resource));
+        let entry = || Ledger::parse(annotation).ok()?.get(self.name()).cloned();
+        let is_stored = || self.is_stored(node.values(self.name()));
         match &edit.ledger {
             LedgerEdit::Keep => is_stored(),
             LedgerEdit::Record(recorded) => entry().as_ref() == Some(recorded) && is_stored(),
@@ -348,13 +382,14 @@ impl Change {
     #[cfg(test)]
     pub(crate) fn for_test(resource: &str, action: Action) -> Self {
         let edit = Edit::of(LedgerEdit::Keep, ValueEdit::Keep, false);
-        Self { resource: resource.to_owned(), action, edit, step: None, was_recorded: true, moves: false }
+        let subject = Subject::Resource(resource.to_owned());
+        Self { subject, action, edit, step: None, was_recorded: true, moves: false }
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, action, .. } = self;
+        let (resource, action) = (self.name(), &self.action);
         match action {
             Action::Advertise { quantity, rule } => {
                 write!(f, "advertised {resource}={quantity} (rule {rule})")

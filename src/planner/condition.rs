@@ -4,7 +4,7 @@
 
 use k8s_openapi::jiff::{Timestamp, Unit};
 
-use super::change::{Action, CONDITION, Change, Condition, Edit};
+use super::change::{Action, Change, Condition, Edit, Subject};
 use super::observed::Observed;
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
@@ -12,7 +12,7 @@ use crate::model::node::Node;
 /// Returns whether the node has a resource as the ledger records it, in both maps, once these changes are made.
 #[must_use]
 pub fn has_after(node: &Node, ledger: &Ledger, resource: &str, changes: &[Change]) -> bool {
-    match changes.iter().find(|change| change.resource == resource) {
+    match changes.iter().find(|change| change.is_of(resource)) {
         Some(change) => change.recorded_quantity().is_some(),
         None => ledger.get(resource).is_some() && Observed::on(node, ledger, resource).is_as_recorded(),
     }
@@ -43,5 +43,5 @@ pub(super) fn remove_from(node: &Node, is_alone: bool) -> Option<Change> {
 }
 
 fn of_condition(action: Action, edit: Edit, is_alone: bool) -> Change {
-    Change { resource: CONDITION.to_owned(), action, edit, step: None, was_recorded: false, moves: is_alone }
+    Change { subject: Subject::Condition, action, edit, step: None, was_recorded: false, moves: is_alone }
 }

@@ -31,8 +31,9 @@ pub fn patch(node: &Node, changes: &[Change]) -> Result<Patch, InvalidLedger> {
     let mut after = before.clone().unwrap_or_default();
     let mut maps = [Map::new("capacity", node.capacity.as_ref()), Map::new("allocatable", node.allocatable.as_ref())];
     let mut of_condition = Vec::new();
-    for Change { resource, edit, .. } in changes {
-        let ResourceEdit { ledger, value, guarded } = match edit {
+    for change in changes {
+        let resource = change.name();
+        let ResourceEdit { ledger, value, guarded } = match &change.edit {
             Edit::Resource(edit) => edit,
             Edit::SetCondition(condition, time) => {
                 of_condition.extend(set_condition(node, condition, *time));

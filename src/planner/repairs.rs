@@ -1,6 +1,6 @@
 //! Repairs from the ledger alone: for a leader that does not know the rules yet (I4), and for a standby (I6).
 
-use super::change::{Action, Change, Edit, LedgerEdit, ValueEdit};
+use super::change::{Action, Change, Edit, LedgerEdit, Subject, ValueEdit};
 use super::input::Contested;
 use super::observed::Observed;
 use super::plan::NodePlan;
@@ -54,7 +54,7 @@ fn restore(resource: &str, entry: &Entry, observed: &Observed<'_>, guarded: bool
         return None;
     }
     Some(Change {
-        resource: resource.to_owned(),
+        subject: Subject::Resource(resource.to_owned()),
         action: Action::Repair {
             quantity: entry.quantity.clone(),
             rule: entry.rule.as_str().into(),

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::change::{Action, Change, Edit, LedgerEdit, ValueEdit};
+use super::change::{Action, Change, Edit, LedgerEdit, Subject, ValueEdit};
 use super::declared::OnNode;
 use super::desired::{Desired, Selecting, desired};
 use super::input::{NewValues, PlanningInput, PodUsage};
@@ -56,7 +56,7 @@ fn resolve(
     for (resource, desired) in in_turn {
         decided.insert(*resource, resolver.reconcile(resource, desired));
     }
-    resolver.changes.sort_by(|one, other| one.resource.cmp(&other.resource));
+    resolver.changes.sort_by(|one, other| one.subject.cmp(&other.subject));
     for (resource, entry) in ledger.entries() {
         if !desired.contains_key(resource) {
             let observed = Observed::on(node, ledger, resource);
@@ -229,7 +229,7 @@ impl Resolver<'_> {
             Ownership::Own | Ownership::Foreign => ValueEdit::Write(entry.quantity.clone()),
         };
         Change {
-            resource: resource.to_owned(),
+            subject: Subject::Resource(resource.to_owned()),
             action,
             step: observed
                 .most_or_recorded()

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::change::{Action, Change, Edit, LedgerEdit, ReleaseCause, ValueEdit};
+use super::change::{Action, Change, Edit, LedgerEdit, ReleaseCause, Subject, ValueEdit};
 use super::condition;
 use super::input::PodUsage;
 use super::observed::Observed;
 use super::plan::{Leaving, NodePlan};
 use crate::model::api::DeletionPolicy;
-use crate::model::ledger::{self, Entry, Ledger};
+use crate::model::ledger::{Entry, Ledger};
 use crate::model::node::Node;
 
 /// The rule name for values of a ledger that cannot be read.
@@ -105,8 +105,8 @@ pub fn withdraw_unreadable(node: &Node, own: &[&str], withdrawal: &Withdrawal) -
         })
         .collect();
     if changes.is_empty() && node.ledger.is_some() {
-        let (resource, edit) = (ledger::ANNOTATION, edit(ValueEdit::Keep));
-        changes.push(change(resource, Action::RemoveLedger, edit, false));
+        let change = change("", Action::RemoveLedger, edit(ValueEdit::Keep), false);
+        changes.push(Change { subject: Subject::Ledger, ..change });
     }
     if withdrawal.zeros {
         let others = node.zeros().filter(|resource| !own.contains(resource));
@@ -142,5 +142,5 @@ fn remove_zero(resource: &str) -> Change {
 }
 
 fn change(resource: &str, action: Action, edit: Edit, was_recorded: bool) -> Change {
-    Change { resource: resource.to_owned(), action, edit, step: None, was_recorded, moves: false }
+    Change { subject: Subject::Resource(resource.to_owned()), action, edit, step: None, was_recorded, moves: false }
 }

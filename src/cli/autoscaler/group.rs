@@ -87,7 +87,7 @@ impl Group {
             if let Action::Advertise { quantity, .. } = &change.action
                 && let Ok(quantity) = quantity.parse()
             {
-                group.values.insert(change.resource.clone(), quantity);
+                group.values.insert(change.name().to_owned(), quantity);
             }
         }
         let by_name: BTreeMap<_, _> = rules.by_precedence().map(|rule| (&*rule.name, rule)).collect();

@@ -189,7 +189,8 @@ impl Change {
     ) -> Self {
         let rule = change.rule().unwrap_or_default().to_owned();
         let (name, quantity) = (change.action_name(), change.quantity().map(str::to_owned));
-        let planner::Change { resource, action, .. } = change;
+        let resource = change.name().to_owned();
+        let action = change.action;
         let before = Amounts::on(node, &resource);
         let after = match (&action, quantity) {
             (_, Some(quantity)) => before.set_to(&quantity),

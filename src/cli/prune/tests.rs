@@ -110,7 +110,7 @@ fn zeros_are_pruned_without_the_condition_of_the_node() {
         let node = serde_json::from_value(node.clone()).unwrap();
         let planned = NodePrune::new(node, &args(flags).scope(), &mut Interner::default());
         let changes = planned.changes().iter();
-        changes.map(|change| (change.resource.clone(), change.action == Action::RemoveCondition)).collect::<Vec<_>>()
+        changes.map(|change| (change.name().to_owned(), change.action == Action::RemoveCondition)).collect::<Vec<_>>()
     };
     let zero = [("example.com/old".to_owned(), false)];
     assert_eq!(changed(&["--zeros"]), zero);

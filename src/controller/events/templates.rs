@@ -34,7 +34,7 @@ impl EventTemplate {
     /// Returns the Event of a change on a node that an administrator may ask about. Advertised values are in the
     /// status of the rule.
     pub(crate) fn for_change(node: &str, change: &Change) -> Option<Self> {
-        let Change { resource, action, .. } = change;
+        let (resource, action) = (change.name(), &change.action);
         let template = match action {
             Action::Repair { quantity, rule, observed, manager } => {
                 let manager = FieldManager::display_changed(manager.as_ref());
@@ -138,7 +138,7 @@ impl EventTemplate {
 
     /// Returns the Event of a withdrawal or release that failed.
     pub(crate) fn not_withdrawn(node: &str, change: &Change, message: &str) -> Option<Self> {
-        let Change { resource, action, .. } = change;
+        let (resource, action) = (change.name(), &change.action);
         let (verb, rule) = match action {
             Action::Withdraw { rule } => ("withdraw", rule),
             Action::Release { rule, .. } => ("release", rule),
@@ -212,5 +212,5 @@ impl EventTemplate {
 /// Describes what undoes a change.
 pub(crate) fn contest(node: &str, change: &Change, lost: Lost) -> String {
     let contest = Contest::new(lost, change.manager());
-    format!("{} on {node}: {}", change.resource, contest.of_change(change.rule().unwrap_or_default()))
+    format!("{} on {node}: {}", change.name(), contest.of_change(change.rule().unwrap_or_default()))
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::cluster::backoff::Backoff;
-use crate::planner::{CONDITION, Change};
+use crate::planner::{Change, Subject};
 
 /// How often in a row a patch may find the node changed before that counts as a failure.
 const STALE_LIMIT: u32 = 3;
@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failures {
     node: Option<Failure>,
-    resources: BTreeMap<String, Failure>,
+    subjects: BTreeMap<Subject, Failure>,
     /// How many changes a patch has at most, after one was rejected.
     most: Option<usize>,
     /// How often in a row the node changed in the meantime.
@@ -74,7 +74,7 @@ struct Failure {
 impl Failures {
     /// Returns whether there are no failures.
     pub(crate) fn is_empty(&self) -> bool {
-        self.node.is_none() && self.resources.is_empty() && self.most.is_none() && self.stale == 0
+        self.node.is_none() && self.subjects.is_empty() && self.most.is_none() && self.stale == 0
     }
 
     /// Returns the changes of a plan that may be sent now; or when the first may be sent.
@@ -101,7 +101,7 @@ impl Failures {
     /// Reduces the changes of the next patch after one was rejected: what may be rejected delays neither a repair nor
     /// what is new.
     fn narrow(&self, chosen: &mut Vec<Change>) {
-        let was_rejected = |change: &Change| self.resources.contains_key(&change.resource);
+        let was_rejected = |change: &Change| self.subjects.contains_key(&change.subject);
         let most = if chosen.iter().all(was_rejected) {
             1
         } else {
@@ -117,7 +117,7 @@ impl Failures {
     /// Returns the earliest time to send a change. A repair that has not failed yet does not wait: a pod's life may
     /// depend on it, and it is one request.
     fn not_before(&self, change: &Change) -> Option<Instant> {
-        let failures = [self.resources.get(&change.resource), self.node.as_ref()];
+        let failures = [self.subjects.get(&change.subject), self.node.as_ref()];
         let failures = failures.into_iter().flatten();
         let holds = failures.filter(|failure| !change.is_repair() || failure.has(change));
         holds.map(|failure| failure.not_before).max()
@@ -149,7 +149,7 @@ impl Failures {
                 }
                 let mut new = Vec::new();
                 for change in changes {
-                    let failure = self.resources.entry(change.resource.clone());
+                    let failure = self.subjects.entry(change.subject.clone());
                     let failure = failure.or_insert_with(|| Failure::new(cause, attempt));
                     let change = std::slice::from_ref(change);
                     new.extend(failure.fail(Some(message), change, attempt));
@@ -174,13 +174,13 @@ impl Failures {
         self.stale = 0;
         self.most = self.most.map(|most| most.saturating_mul(2));
         for change in changes {
-            self.resources.remove(&change.resource);
+            self.subjects.remove(&change.subject);
         }
     }
 
     /// Forgets failures of resources that a plan does not change: another client may have written the rejected value.
     pub(crate) fn forget_others(&mut self, is_planned: impl Fn(&str) -> bool) {
-        self.resources.retain(|resource, _| *resource == *CONDITION || is_planned(resource));
+        self.subjects.retain(|subject, _| *subject == Subject::Condition || is_planned(subject.name()));
     }
 
     /// Returns whether the change of the condition goes along with others: not after a rejection, which may be because
@@ -191,7 +191,7 @@ impl Failures {
 
     /// Forgets failures of the condition: it is right.
     pub(crate) fn forget_condition(&mut self) {
-        self.resources.remove(CONDITION);
+        self.subjects.remove(&Subject::Condition);
     }
 
     /// Forgets all failures: the node is as planned.
@@ -201,7 +201,7 @@ impl Failures {
 
     /// Returns whether the API server rejects the planned value of a resource.
     pub(crate) fn is_rejected(&self, resource: &str) -> bool {
-        self.resources.contains_key(resource)
+        self.of(resource).is_some()
     }
 
     /// Ends the pause of the whole node.
@@ -213,15 +213,19 @@ impl Failures {
 
     /// Returns why a change of a resource fails.
     pub(crate) fn message(&self, resource: &str) -> Option<&Arc<str>> {
-        let failure = self.resources.get(resource).or(self.node.as_ref())?;
+        let failure = self.of(resource).or(self.node.as_ref())?;
         failure.message.as_ref()
+    }
+
+    fn of(&self, resource: &str) -> Option<&Failure> {
+        if self.subjects.is_empty() { None } else { self.subjects.get(&Subject::Resource(resource.to_owned())) }
     }
 
     /// Returns how often each change of a plan has failed since its last success, alone or with the whole node; and
     /// why.
     pub(crate) fn attempts(&self, changes: &[Change]) -> impl Iterator<Item = (usize, Option<&Arc<str>>)> {
         units(changes).flat_map(|unit| {
-            let resources = unit.iter().filter_map(|change| self.resources.get(&change.resource));
+            let resources = unit.iter().filter_map(|change| self.subjects.get(&change.subject));
             let failures = resources.chain(&self.node);
             let worst = failures.max_by_key(|failure| failure.attempts);
             let attempts = worst.map_or((0, None), |failure| (failure.attempts, failure.message.as_ref()));
@@ -245,7 +249,7 @@ impl Failure {
     /// Returns whether a patch with the same values failed, whatever was observed before.
     fn has(&self, change: &Change) -> bool {
         let key =
-            |change: &Change| (change.resource.clone(), change.action_name(), change.quantity().map(str::to_owned));
+            |change: &Change| (change.subject.clone(), change.action_name(), change.quantity().map(str::to_owned));
         self.changes.iter().any(|other| key(other) == key(change))
     }
 

@@ -21,7 +21,7 @@ impl Moves {
     /// Records the changes of a patch that was applied, or may be.
     pub(crate) fn record(&mut self, changes: &[Change], now: Instant) {
         let moves = changes.iter().filter(|change| change.moves());
-        self.0.extend(moves.map(|change| (change.resource.as_str().into(), now)));
+        self.0.extend(moves.map(|change| (change.name().into(), now)));
     }
 
     /// Returns the resources that do not move now.

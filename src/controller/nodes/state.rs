@@ -150,7 +150,7 @@ impl NodeState {
 
     /// Returns the change of the condition alone; or when it may be sent, if later.
     pub(crate) fn sendable_condition(&self, condition: Change, now: Instant) -> Result<Vec<Change>, Instant> {
-        match self.work().and_then(|work| work.moves.not_before(&condition.resource, now)) {
+        match self.work().and_then(|work| work.moves.not_before(condition.name(), now)) {
             Some(at) => Err(at),
             None => self.sendable(vec![condition], now),
         }
@@ -192,12 +192,12 @@ impl NodeState {
             }
             // A repair does not change the ledger.
             if change.is_repair() {
-                return node.field_managers(&change.resource).is_none_or(ResourceManagers::are_own);
+                return node.field_managers(change.name()).is_none_or(ResourceManagers::are_own);
             }
-            let listed = ledger.get(&change.resource).map(|entry| entry.quantity.as_str());
+            let listed = ledger.get(change.name()).map(|entry| entry.quantity.as_str());
             let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
             // Another client may have removed the entry alone.
-            listed == change.recorded_quantity() && !(is_withdrawn && node.values(&change.resource) != [None, None])
+            listed == change.recorded_quantity() && !(is_withdrawn && node.values(change.name()) != [None, None])
         });
         changes
     }
@@ -257,14 +257,14 @@ impl Work {
 
     /// Counts a change, if it has restored what was undone. Returns whether the value is contested from now on.
     pub(crate) fn count_conflict(&mut self, change: &Change, lost: Lost, now: Instant) -> Option<bool> {
-        let was_undone = self.undone.remove(&change.resource) && !change.was_recorded();
+        let was_undone = self.undone.remove(change.name()) && !change.was_recorded();
         let (observed, manager) = match &change.action {
             Action::Repair { observed, manager, .. } => (observed.as_str(), manager.as_ref()),
             Action::TakeOver { observed, manager, .. } if was_undone => (observed.as_str(), manager.as_ref()),
             Action::Advertise { .. } | Action::Adopt { .. } if was_undone => ("", None),
             _ => return None,
         };
-        Some(self.conflicts.add(&change.resource, observed, manager, lost, now))
+        Some(self.conflicts.add(change.name(), observed, manager, lost, now))
     }
 
     /// Counts the repairs of a standby whose responses were lost: the values are there again. Returns whether there are
@@ -273,7 +273,7 @@ impl Work {
         let changes = std::mem::take(&mut self.maybe_applied);
         let mut repairs = changes.iter().filter(|change| change.is_repair()).peekable();
         let is_any = repairs.peek().is_some();
-        repairs.for_each(|repair| self.resets.repaired(&repair.resource, now));
+        repairs.for_each(|repair| self.resets.repaired(repair.name(), now));
         is_any
     }
 
@@ -294,5 +294,5 @@ fn has_resets(node: &Node) -> bool {
 
 /// Returns whether one of the changes is of the same resource.
 pub(crate) fn has_resource(changes: &[Change], change: &Change) -> bool {
-    changes.iter().any(|other| other.resource == change.resource)
+    changes.iter().any(|other| other.subject == change.subject)
 }

@@ -35,7 +35,7 @@ impl Claims {
                 // It may be lost, or stay as it is for as long as pods cannot be listed.
                 Outcome::Held { pods_error: Some(_), .. } => {
                     let resource = rules.get(rule).and_then(|rule| rule.resource());
-                    planned().any(|change| resource == Some(&*change.resource))
+                    planned().any(|change| resource.is_some_and(|resource| change.is_of(resource)))
                 }
                 // If another outcome needs a patch that is not sent now, the patch is still to come.
                 _ => true,

@@ -103,7 +103,7 @@ impl Withheld {
 impl Decision {
     /// Returns whether the plan asks for a change of a resource.
     pub(super) fn asks_for(&self, resource: &str) -> bool {
-        self.changes.iter().chain(&self.withheld.changes).any(|change| *change.resource == *resource)
+        self.changes.iter().chain(&self.withheld.changes).any(|change| change.is_of(resource))
     }
 
     /// Returns whether nothing is to be done, now or later, as far as this process may write.
@@ -177,7 +177,7 @@ impl Question<'_> {
     fn repair_as_recorded(&self, changes: &mut [Change], contested: &Contested) {
         let node = &self.state.node;
         let is_rejected = |change: &Change| {
-            let is_rejected_here = self.state.work().is_some_and(|work| work.failures.is_rejected(&change.resource));
+            let is_rejected_here = self.state.work().is_some_and(|work| work.failures.is_rejected(change.name()));
             let is_stopped = || self.rollouts.stopped_until(change, &node.name, self.now.instant).is_some();
             change.is_repair() && (is_rejected_here || is_stopped())
         };
@@ -186,7 +186,7 @@ impl Question<'_> {
         }
         let repairs = planner::plan_repairs(node, contested);
         for change in changes.iter_mut().filter(|change| is_rejected(change)) {
-            let recorded = repairs.changes().iter().find(|other| other.resource == change.resource);
+            let recorded = repairs.changes().iter().find(|other| other.subject == change.subject);
             if let Some(recorded) = recorded {
                 change.clone_from(recorded);
             }
@@ -217,7 +217,7 @@ impl Question<'_> {
     fn left_to_leader_until(&self, change: &Change) -> Option<Instant> {
         let now = self.now.instant;
         let due = self.state.pending_since.unwrap_or(now) + LEADER_TIME;
-        let again = self.state.work().and_then(|work| work.resets.not_before(&change.resource, now));
+        let again = self.state.work().and_then(|work| work.resets.not_before(change.name(), now));
         again.or(Some(due)).filter(|at| now < *at)
     }
 

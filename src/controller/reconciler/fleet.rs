@@ -294,7 +294,7 @@ impl Fleet {
         let mut leaving = std::mem::take(&mut decision.leaving);
         // What a value comes to that is to change, or is being changed, is seen after that.
         let sent = self.schedule.sent(name).map_or(&[][..], |sent| &sent.changes);
-        let is_sent = |resource: &str| sent.iter().any(|change| change.resource == resource);
+        let is_sent = |resource: &str| sent.iter().any(|change| change.is_of(resource));
         let is_open = |resource: &str| decision.asks_for(resource) || is_sent(resource);
         leaving.iter_mut().filter(|leaving| is_open(&leaving.resource)).for_each(|leaving| leaving.at = None);
         let problems = self.nodes.record(name, &standings);
@@ -391,7 +391,7 @@ impl Fleet {
         let Sent { number: _, at: _, changes, version } = sent;
         // Whether the response shows what the patch wrote. Nobody writes in between: if not, admission has changed the
         // request.
-        let is_stored = |change: &Change| change.is_stored(answer.values(&change.resource));
+        let is_stored = |change: &Change| change.is_stored(answer.values(change.name()));
         for change in &changes {
             match (&change.action, self.nodes.get(node)) {
                 (Action::Withdraw { rule }, Some(state)) if !is_stored(change) => {
@@ -403,7 +403,7 @@ impl Fleet {
         }
         let Some(state) = self.nodes.get_mut(node) else { return };
         for change in changes.iter().filter(|change| change.is_repair() && !leads) {
-            state.work_mut().resets.repaired(&change.resource, now);
+            state.work_mut().resets.repaired(change.name(), now);
         }
         self.count_conflicts(node, &changes, is_stored, now);
         let (seen, _) = self.nodes.observe_response(answer, version);

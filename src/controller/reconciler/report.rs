@@ -106,7 +106,7 @@ impl Report {
                 self.of_change(node, change, template, by);
             }
             Happening::PutBack { node, rule, change } => {
-                let template = EventTemplate::put_back(&node.name, rule, &change.resource);
+                let template = EventTemplate::put_back(&node.name, rule, change.name());
                 self.of_change(node, change, Some(template), by);
             }
             Happening::Contested { node, change, lost } => {

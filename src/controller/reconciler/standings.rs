@@ -35,13 +35,13 @@ pub(super) struct Recorded {
 
 impl<'a> Situation<'a> {
     pub(super) fn new(state: &'a NodeState, rules: &'a Rules, decision: &'a Decision, sent: Option<&'a Sent>) -> Self {
-        let withheld = decision.withheld.changes.iter().map(|change| (&*change.resource, (change, true)));
-        let changes = decision.changes.iter().map(|change| (&*change.resource, (change, false)));
+        let withheld = decision.withheld.changes.iter().map(|change| (change.name(), (change, true)));
+        let changes = decision.changes.iter().map(|change| (change.name(), (change, false)));
         Self {
             state,
             rules,
             planned: withheld.chain(changes).collect(),
-            sent: sent.into_iter().flat_map(|sent| &sent.changes).map(|change| &*change.resource).collect(),
+            sent: sent.into_iter().flat_map(|sent| &sent.changes).map(|change| change.name()).collect(),
         }
     }
 

@@ -103,8 +103,8 @@ impl Case {
                     continue;
                 }
                 let is_vacant = old.as_ref().is_none_or(|old| old == "0");
-                let takes_over = changes.iter().any(|it| it.resource == name && it.action_name() == "takeOver")
-                    && self.overwrites(name);
+                let takes_over =
+                    changes.iter().any(|it| it.is_of(name) && it.action_name() == "takeOver") && self.overwrites(name);
                 let is_own = listed.get(name).is_some_and(|entry| {
                     // Repaired or replaced while it is desired; removed only as listed.
                     new.is_some() || old.as_ref().is_none_or(|old| same(old, &entry["quantity"]))
@@ -270,8 +270,8 @@ fn random_repairs_write_what_is_listed() {
         for change in planned.changes() {
             assert!(change.is_repair() && change.was_recorded());
             for map in MAPS {
-                let value = &after["status"][map][&change.resource];
-                assert!(same(value, &ledger(&after)[&change.resource]["quantity"]));
+                let value = &after["status"][map][change.name()];
+                assert!(same(value, &ledger(&after)[change.name()]["quantity"]));
             }
         }
         let again = plan_repairs(&decoded(&after), &case.input.contested);
@@ -288,8 +288,8 @@ fn random_adoptions_are_of_own_values() {
         case.input.released = some_names(&mut random).into_iter().map(Arc::from).collect();
         let planned = case.plan(&case.object);
         let adopted = planned.changes().iter().filter(|it| it.action_name() == "adopt");
-        for Change { resource, .. } in adopted {
-            let was_recorded = case.input.released.contains(resource.as_str());
+        for resource in adopted.map(Change::name) {
+            let was_recorded = case.input.released.contains(resource);
             adoptions[usize::from(was_recorded)] += 1;
             let entries = case.object["metadata"]["managedFields"].as_array().unwrap();
             for map in MAPS {
@@ -342,8 +342,8 @@ fn random_derived_quantities_plan_like_fixed_ones_and_unknown_ones_keep_what_is_
             let mut rules = rules.as_object().unwrap().values();
             rules.any(|rule| rule["resourceName"] == resource && rule["paused"] != true)
         };
-        for change in unknown.changes().iter().filter(|change| is_declared(&change.resource)) {
-            let listed = ledger.get(&change.resource).map(|entry| entry.quantity.parse::<Quantity>().unwrap());
+        for change in unknown.changes().iter().filter(|change| is_declared(change.name())) {
+            let listed = ledger.get(change.name()).map(|entry| entry.quantity.parse::<Quantity>().unwrap());
             let written = change.quantity().map(|text| text.parse::<Quantity>().unwrap());
             assert!(listed.is_some() && written >= listed, "{change}: {object:#}\n{rules:#}");
             kept += 1;

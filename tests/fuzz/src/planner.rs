@@ -62,7 +62,7 @@ impl Case {
 
     fn check_resource(&self, name: &str, changes: &[Change], before: &Value, after: &Value) {
         let what = || format!("{name} {before} {after} {self:#?}");
-        let change = changes.iter().find(|change| change.resource == name);
+        let change = changes.iter().find(|change| change.is_of(name));
         let (was, is) = (listed(before, name), listed(after, name));
         for map in MAPS {
             let value = |node: &Value| node["status"][map].get(name).cloned();
@@ -98,7 +98,7 @@ impl Case {
         for planned in [plan_repairs(&node, &contested), plan_resets(&node)] {
             let after = self.applied(&self.node, planned.changes());
             assert_eq!(after["metadata"], self.node["metadata"]);
-            for Change { resource, .. } in planned.changes() {
+            for resource in planned.changes().iter().map(Change::name) {
                 let values = MAPS.map(|map| quantity(&after["status"][map][resource]));
                 assert_eq!(values, [listed(&after, resource); 2], "{after}");
             }

@@ -288,7 +288,7 @@ fn planned(rules: &RuleSet, labels: &BTreeMap<String, String>) -> BTreeMap<Strin
         Action::Advertise { quantity, .. } => quantity.clone(),
         other => panic!("{other:?}"),
     };
-    plan.changes().iter().map(|change| (change.resource.clone(), quantity(&change.action))).collect()
+    plan.changes().iter().map(|change| (change.name().to_owned(), quantity(&change.action))).collect()
 }
 
 const KEYS: [&str; 3] = ["example.com/a", "example.com/b", "kubernetes.io/arch"];

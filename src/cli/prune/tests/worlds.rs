@@ -246,7 +246,7 @@ impl World {
         let NodeResult { node, changes, outcome } = result;
         let mut writes = self.writes.lock().unwrap();
         for change in changes {
-            let key = (node.to_string(), change.resource.clone());
+            let key = (node.to_string(), change.name().to_owned());
             match writes.pruned.get_mut(&key).filter(|times| **times > 0) {
                 Some(times) => *times -= 1,
                 None => return Err(format!("{node}: {change} has not happened")),

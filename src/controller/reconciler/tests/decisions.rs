@@ -97,7 +97,7 @@ impl Case {
     fn failed(self, cause: Cause, resources: &[&str]) -> Self {
         self.with(|case| {
             let changes = case.changes();
-            let of = |change: &&Change| resources.contains(&change.resource.as_str());
+            let of = |change: &&Change| resources.contains(&change.name());
             let failed: Vec<_> = changes.iter().filter(of).cloned().collect();
             let attempt = Attempt { ended: case.now.instant, retry_after: Some(Duration::from_secs(7)), seed: 0 };
             case.state.work_mut().failures.fail(cause, &"no".into(), &failed, attempt);
@@ -137,7 +137,7 @@ impl Case {
             Next::AwaitUsage => "await usage".to_owned(),
             Next::Send { rank, changes } => {
                 let changes: Vec<_> =
-                    changes.iter().map(|change| format!("{} {}", change.action_name(), change.resource)).collect();
+                    changes.iter().map(|change| format!("{} {}", change.action_name(), change.name())).collect();
                 format!("{rank:?}: {}", changes.join(", ").replace("example.com/", ""))
             }
         };

@@ -146,7 +146,7 @@ impl Planning {
         if changes.len() > 1 {
             patches.extend(changes.chunks(1).map(|part| self.number(node, part, license)));
         }
-        let is_changed = |resource| changes.iter().any(|change| change.resource == resource);
+        let is_changed = |resource| changes.iter().any(|change| change.is_of(resource));
         let changes = RESOURCES.map(is_changed);
         Answer { patches, needs_pods: planned.needs_pods(), changes }
     }

@@ -261,7 +261,7 @@ impl World {
             released.retain(|resource| is_rejected || self.rejected.contains(&**resource));
             let input = PlanningInput { pods, released, ..PlanningInput::default() };
             let plan = planner::plan(&node, &rules, &input);
-            let open = plan.changes().iter().find(|change| !is_rejected && !self.rejected.contains(&change.resource));
+            let open = plan.changes().iter().find(|change| !is_rejected && !self.rejected.contains(change.name()));
             if let Some(change) = open {
                 return Err(format!("{} is yet to be patched: {change}", node.name));
             }
@@ -270,7 +270,7 @@ impl World {
             }
             // What is rejected is not in force.
             let changes = plan.changes().iter();
-            let open: BTreeSet<String> = changes.map(|change| change.resource.clone()).collect();
+            let open: BTreeSet<String> = changes.map(|change| change.name().to_owned()).collect();
             for (rule, outcome) in plan.outcomes {
                 let is_open = resources.get(&rule).is_some_and(|it| open.contains(it));
                 let standing = Standing::new(outcome, false, None);

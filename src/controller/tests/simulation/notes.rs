@@ -102,7 +102,7 @@ impl Checks {
         // Where a patch is lost, a node that is as was asked for counts as patched, whoever has done it.
         let lost = self.events.lost.iter().filter(|lost| lost["metadata"]["name"] == node);
         !self.versions(node).chain(lost).any(|node| {
-            let entry = ledger(node).and_then(|mut ledger| ledger.remove(&change.resource));
+            let entry = ledger(node).and_then(|mut ledger| ledger.remove(change.name()));
             match (change.recorded_quantity(), change.rule()) {
                 (Some(quantity), Some(rule)) => {
                     entry.is_some_and(|(recorded, by, _)| by == rule && Some(recorded) == units(&json!(quantity)))
