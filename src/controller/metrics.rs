@@ -67,9 +67,9 @@ pub struct Metrics {
     pub(crate) watch_broken: Family<Label, Gauge>,
     /// Whether this process is the leader: 1 or 0.
     pub(crate) leader: Gauge,
-    /// Whether a policy keeps listed values when a kubelet resets them, by state: 1 or 0.
+    /// Whether a policy keeps recorded values when a kubelet resets them, by state: 1 or 0.
     pub(crate) protection: Family<Label, Gauge>,
-    /// Kubelet starts after a reboot, by whether listed values were kept.
+    /// Kubelet starts after a reboot, by whether recorded values were kept.
     pub(crate) kubelet_starts: Family<Label, Counter>,
     /// Whether the API server confines this account, by state: 1 or 0.
     pub(crate) confinement: Family<Label, Gauge>,
@@ -77,7 +77,7 @@ pub struct Metrics {
     pub(crate) confinement_tests: Family<Label, Counter>,
 }
 
-/// Whether listed values were kept when a kubelet started.
+/// Whether recorded values were kept when a kubelet started.
 pub(crate) const KEPT: Label = [("values", "kept")];
 pub(crate) const RESET: Label = [("values", "reset")];
 
@@ -136,12 +136,12 @@ impl Default for Metrics {
             leader: new.metric("leader", "Whether this process is the leader (1) or a standby (0)"),
             protection: new.gauges(
                 "protection",
-                "Whether a policy keeps listed values when a kubelet resets them: 1 for the current state",
+                "Whether a policy keeps recorded values when a kubelet resets them: 1 for the current state",
                 Values("state", State::NAMES),
             ),
             kubelet_starts: new.counters(
                 "kubelet_starts",
-                "Kubelet starts after a reboot, by whether the kubelet reset listed values",
+                "Kubelet starts after a reboot, by whether the kubelet reset recorded values",
                 Values("values", [KEPT, RESET].map(|[(_, value)]| value)),
             ),
             confinement: new.gauges(

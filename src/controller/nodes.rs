@@ -65,7 +65,7 @@ pub(super) struct Seen {
     pub(super) is_of_rules: bool,
     /// The nodes that were deleted or recreated.
     pub(super) removed: Vec<Arc<str>>,
-    /// The node whose kubelet started after a reboot, and whether listed values were kept.
+    /// The node whose kubelet started after a reboot, and whether recorded values were kept.
     pub(super) started: Option<(Arc<str>, Start)>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether the cluster has the policy that keeps listed values when a kubelet resets them, and its binding
+//! Whether the cluster has the policy that keeps recorded values when a kubelet resets them, and its binding
 //! (`MutatingAdmissionPolicy`, Kubernetes 1.36 and later). The controller only reads them. The API does not show a
 //! policy that an API server has loaded from a file: starts of kubelets are the evidence of its effect.
 
@@ -108,7 +108,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Present(policy) => {
-                write!(f, "the policy {policy} keeps listed values when a kubelet resets them")
+                write!(f, "the policy {policy} keeps recorded values when a kubelet resets them")
             }
             Self::Static(Some(Start::Kept)) => f.write_str(
                 "the API has no policy, and the last kubelet that started kept its values: a file of the API server \
@@ -123,16 +123,16 @@ impl fmt::Display for State {
                  after a reboot yet",
             ),
             Self::Unexpected => f.write_str(
-                "none expected (--protection=none): the controller repairs listed values after a kubelet resets them",
+                "none expected (--protection=none): the controller repairs recorded values after a kubelet resets them",
             ),
             Self::Absent(missing) => write!(
                 f,
-                "{missing}: the controller repairs listed values after a kubelet resets them, which may be too \
+                "{missing}: the controller repairs recorded values after a kubelet resets them, which may be too \
                  late for a pod"
             ),
             Self::NotServed => f.write_str(
                 "this cluster does not serve MutatingAdmissionPolicy (Kubernetes 1.36 and later): the controller \
-                 repairs listed values after a kubelet resets them",
+                 repairs recorded values after a kubelet resets them",
             ),
             Self::Unknown(why) => write!(f, "unknown: {why}"),
         }

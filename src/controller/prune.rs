@@ -1,4 +1,4 @@
-//! Withdraws what ledgers list, regardless of rules: for `prune`.
+//! Withdraws what ledgers record, regardless of rules: for `prune`.
 //!
 //! It uses the queue, limits, patches and executor of the reconciler. It differs in the plan, in that every node is
 //! finished in the end, and in that the caller holds the Leases.

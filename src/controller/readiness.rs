@@ -23,7 +23,7 @@ pub struct Readiness {
     pub lease: Option<String>,
     /// The current leader, if it is another process. A standby is ready too: its cache is complete.
     pub standby: Option<String>,
-    /// Whether a policy keeps listed values when a kubelet resets them, as text; it does not affect readiness.
+    /// Whether a policy keeps recorded values when a kubelet resets them, as text; it does not affect readiness.
     pub protection: String,
     /// Whether the API server confines this account, as text; it does not affect readiness.
     pub confinement: String,

@@ -62,7 +62,7 @@ impl EventTemplate {
             Action::Adopt { quantity, rule } => {
                 let text = format!(
                     "Adopted {resource} on {node}: already {quantity}, as rule {rule} declares, and \
-                     written by {FIELD_MANAGER}; the annotation lists it again"
+                     written by {FIELD_MANAGER}; the annotation records it again"
                 );
                 normal("Adopted", "Patch", text)
             }
@@ -156,7 +156,7 @@ impl EventTemplate {
     pub(crate) fn put_back(node: &str, rule: &str, resource: &str) -> Self {
         let text = format!(
             "Failed to withdraw {resource} on {node}, which rule {rule} no longer declares there: {ADMISSION} puts a \
-             value back. The annotation no longer lists it: change that policy or webhook, then remove the value"
+             value back. The annotation no longer records it: change that policy or webhook, then remove the value"
         );
         warning("PatchFailed", "Patch", text)
     }

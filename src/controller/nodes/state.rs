@@ -36,9 +36,9 @@ pub(crate) struct NodeState {
     /// Whether this process has withdrawn a value from it: a value that appears again may be less than what
     /// long-running pods request.
     pub(crate) has_withdrawn: bool,
-    /// Whether a kubelet was observed to reset listed values since the last observed boot.
+    /// Whether a kubelet was observed to reset recorded values since the last observed boot.
     is_reset: bool,
-    /// What the ledger used to list.
+    /// What the ledger used to record.
     pub(crate) released: Released,
     /// Whether the ledger cannot be read, and that is reported.
     pub(crate) is_blocked: bool,
@@ -104,7 +104,7 @@ impl NodeState {
         self.work.get_or_insert_default()
     }
 
-    /// Returns whether listed values were kept, if the node shows that a kubelet has started since `before`. A kubelet
+    /// Returns whether recorded values were kept, if the node shows that a kubelet has started since `before`. A kubelet
     /// resets values first, and reports the boot a moment later.
     pub(crate) fn observe_start(&mut self, before: &Node) -> Option<Start> {
         let (now, is_as_before) = (&self.node, before.allocatable == self.node.allocatable);

@@ -144,7 +144,7 @@ fn policy_in_a_file_is_reported_by_its_effect() {
     register(&cluster, "node-1", &both("0"));
     cluster.wait_advertised("node-1", DONGLE, "4");
     boot(&cluster, "second");
-    controller.wait_log("reset listed values despite the policy");
+    controller.wait_log("reset recorded values despite the policy");
     let (_, body) = controller.get("/readyz?verbose").unwrap();
     assert!(body.contains("protection: not in force: a file"), "{body}");
     controller.stop();

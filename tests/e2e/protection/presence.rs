@@ -52,7 +52,7 @@ fn presence_of_the_policy_is_reported() {
     wait_metric(&controller, r#"protection{state="present"} 1"#);
     wait_metric(&controller, r#"protection{state="absent"} 0"#);
     let (_, body) = controller.get("/readyz?verbose").unwrap();
-    assert!(body.contains("node-resource-advertiser-protect keeps listed values"), "{body}");
+    assert!(body.contains("node-resource-advertiser-protect keeps recorded values"), "{body}");
     // The policy takes effect with a delay. A boot after a reset within that delay counts as the same start.
     protection::wait_effect(&cluster, "node-1", true);
     boot(&cluster, "third");
@@ -96,7 +96,7 @@ fn policy_that_fails_admits_kubelets_and_is_reported() {
     assert_eq!(output.code, 0, "{output:?}");
     let output = protection::reset(&cluster, "node-1", DONGLE);
     assert_eq!(output.code, 0, "{output:?}");
-    controller.wait_log("reset listed values despite the policy");
+    controller.wait_log("reset recorded values despite the policy");
     cluster.wait_advertised("node-1", DONGLE, "4");
     wait_metric(&controller, r#"kubelet_starts_total{values="reset"} 1"#);
     assert_ne!(errors_of_policies(&cluster), errors_before, "the API server counts no error of the policy");

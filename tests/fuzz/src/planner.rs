@@ -73,7 +73,7 @@ impl Case {
             let change = change.unwrap_or_else(|| panic!("untold: {}", what()));
             let is_vacant = old.as_ref().is_none_or(|old| quantity(old) == Some(0.into()));
             let takes_over = change.action_name() == "takeOver" && self.overwrites(name);
-            // A listed value is repaired or replaced; it is removed only if it equals the ledger.
+            // A recorded value is repaired or replaced; it is removed only if it equals the ledger.
             let is_own = was.is_some_and(|was| new.is_some() || old.as_ref().and_then(quantity) == Some(was));
             assert!(is_vacant || is_own || takes_over, "I1: {}", what());
             let new = new.as_ref().map(|new| quantity(new).expect("a quantity is written"));
@@ -91,7 +91,7 @@ impl Case {
         specs.any(|spec| spec["resourceName"] == name && spec["conflictPolicy"] == "Overwrite")
     }
 
-    /// A plan from the ledger alone writes listed values and nothing else.
+    /// A plan from the ledger alone writes recorded values and nothing else.
     fn check_repairs(&self) {
         let node = decoded(&self.node);
         let contested = self.circumstances.input().contested;

@@ -1,4 +1,4 @@
-//! A node's ledger, and the unlisted values that count as the controller's own.
+//! A node's ledger, and the unrecorded values that count as the controller's own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub fn ledger(node: &Value) -> Option<Ledger> {
     entries.collect()
 }
 
-/// Returns whether an unlisted value may be adopted: only the controller wrote it, in both maps; or, if the same value
+/// Returns whether an unrecorded value may be adopted: only the controller wrote it, in both maps; or, if the same value
 /// was listed before, the node's kubelet, whose reset admission has undone.
 pub(crate) fn is_adoptable(node: &Value, history: &[Arc<Value>], resource: &str, quantity: i128) -> bool {
     let was_recorded = history.iter().any(|before| {

@@ -1,4 +1,4 @@
-//! What came of listed values when a kubelet started.
+//! What came of recorded values when a kubelet started.
 
 use super::*;
 

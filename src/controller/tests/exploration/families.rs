@@ -47,7 +47,7 @@ pub(super) fn small_families() -> Vec<Family> {
             ..Family::default()
         },
         Family {
-            name: "another field manager writes over a listed value",
+            name: "another field manager writes over a recorded value",
             variants: [vec![SPEC], vec![first(OVERWRITE)]],
             rules: [1, 0],
             foreign: vec![Some(2)],
