@@ -25,6 +25,9 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Logs, counts and shows what has happened.
     pub(super) fn report(&self, happenings: &[Happening]) {
+        if happenings.is_empty() {
+            return;
+        }
         for happening in happenings {
             log(happening);
             self.metrics.count(happening);
