@@ -6,9 +6,12 @@
 use std::path::{Path, PathBuf};
 
 use harness::helm::{NAMESPACE, RELEASE, apply_chart, service_account_kubeconfig};
-use harness::objects::{DONGLE, LEDGER, quantity, rule};
+use harness::objects::{DONGLE, LEDGER, bound_pod, quantity, rule};
 use harness::{Cluster, ControlPlane, Controller, Output, wait_until};
 use serde_json::{Value, json};
+
+/// The resource whose value leaves when it is unused.
+const KEY: &str = "example.com/key";
 
 /// Installs the chart's objects with these arguments, and returns the kubeconfig of its ServiceAccount.
 pub(crate) fn install(cluster: &Cluster, args: &[&str]) -> PathBuf {
@@ -119,7 +122,15 @@ fn policy_admits_everything_the_controller_writes() {
     cluster.apply_rule("foreign", &take_over);
     cluster.wait_ready("foreign", "1/1");
 
+    let leaving = json!({"resourceName": KEY, "deletionPolicy": "WhenUnused", "nodeNames": ["empty"]});
+    cluster.apply_rule("leaving", &leaving);
+    cluster.wait_ready("leaving", "1/1");
+    cluster.apply(&bound_pod("uses", "empty", KEY, "3").to_string());
+
     cluster.kubectl(&["delete", "ner", "--all"]);
+    cluster.wait_advertised("empty", KEY, "3");
+    cluster.kubectl(&["delete", "pod", "uses", "--force", "--grace-period=0"]);
+    cluster.wait_withdrawn("empty", KEY);
     cluster.wait_withdrawn("empty", DONGLE);
     cluster.wait_withdrawn("full", DONGLE);
     let node = cluster.wait_withdrawn("full", "example.com/foreign");
