@@ -309,15 +309,10 @@ mod tests {
     /// Returns the response, until the connection ends or the response is complete.
     fn exchange(mut stream: &TcpStream, text: &str) -> std::io::Result<String> {
         stream.write_all(text.as_bytes())?;
-        let mut back = vec![0; text.len()];
-        let mut size = 0;
-        while size < back.len() {
-            match stream.read(&mut back[size..])? {
-                0 => break,
-                more => size += more,
-            }
-        }
-        Ok(String::from_utf8_lossy(&back[..size]).into_owned())
+        let mut back = Vec::new();
+        // Whatever signals interrupt it.
+        stream.take(text.len() as u64).read_to_end(&mut back)?;
+        Ok(String::from_utf8_lossy(&back).into_owned())
     }
 
     #[test]
