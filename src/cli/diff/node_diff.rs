@@ -13,7 +13,7 @@ use super::sign::Sign;
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
 use crate::planner::rules::Rule;
-use crate::planner::{self, Action, NodePlan, Outcome, Plan};
+use crate::planner::{self, Action, Leaving, NodePlan, Outcome, Plan};
 
 /// What the controller would do on a node, with the outcome of every rule that selects it. The fields are the output of
 /// `-o json` and `-o yaml`.
@@ -91,7 +91,7 @@ pub struct RuleResult {
 
 impl NodeDiff {
     pub(super) fn new(node: &Node, plan: NodePlan, rules: &Rules) -> Self {
-        let NodePlan { outcomes, leaving: _, plan } = plan;
+        let NodePlan { outcomes, leaving, plan } = plan;
         let (changes, mut invalid_ledger) = match plan {
             Plan::Patch { changes, .. } => (changes, None),
             Plan::Blocked(error) => (Vec::new(), Some(error)),
@@ -134,7 +134,10 @@ impl NodeDiff {
                 by,
             })
         });
-        let outcomes = prospects.collect();
+        // The change has the reason in the other case.
+        let is_changed = |leaving: &Leaving| changes.iter().any(|change| *change.resource == *leaving.resource);
+        let staying = leaving.iter().filter(|leaving| !is_changed(leaving));
+        let outcomes = prospects.chain(staying.map(|leaving| RuleResult::leaving(leaving, node, rules))).collect();
         Self {
             node: Arc::clone(&node.name),
             changes,
@@ -176,6 +179,27 @@ impl NodeDiff {
         !self.changes.is_empty()
             || self.invalid_ledger.is_some()
             || self.outcomes.iter().any(|outcome| is_finding(&outcome.outcome))
+    }
+}
+
+impl RuleResult {
+    /// Returns what becomes of a value that no rule declares and that leaves when it is unused.
+    fn leaving(leaving: &Leaving, node: &Node, rules: &Rules) -> Self {
+        let before = Amounts::on(node, &leaving.resource);
+        Self {
+            rule: Arc::clone(&leaving.rule),
+            resource: leaving.resource.to_string(),
+            priority: 0,
+            outcome: match (leaving.at, &leaving.pods_error) {
+                (Some(at), None) => Prospect::Decided(Outcome::Held { at, pods_error: None }),
+                _ => Prospect::MaybeHeld,
+            },
+            after: before.clone(),
+            before,
+            listed_rule: Some(leaving.rule.to_string()),
+            by: None,
+            reason: Some(reasons::leaving(leaving, rules)),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
-use crate::planner::{Action, Outcome, ReleaseCause};
+use crate::planner::{Action, Leaving, Outcome, ReleaseCause};
 
 /// The maximum number of overridden rules that are named.
 const MAX_NAMED_RULES: usize = 3;
@@ -139,6 +139,18 @@ pub(in crate::cli) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> 
         }
         Outcome::LedgerFull => format!("the annotation has no room for another entry; {declares}"),
     })
+}
+
+/// Returns why a value stays that no rule declares, or may.
+pub(super) fn leaving(leaving: &Leaving, rules: &Rules) -> String {
+    let Leaving { resource, rule, at, pods_error } = leaving;
+    let gone = gone(rule, resource, rules);
+    let gone = format!("{gone} (deletionPolicy: WhenUnused)");
+    match (pods_error, at) {
+        (Some(error), _) => format!("may stay: {gone}; {error}"),
+        (None, Some(at)) => format!("held: {gone}; pods request at least {at}"),
+        (None, None) => format!("may stay: {gone}; what pods request is not known (--pods)"),
+    }
 }
 
 /// Names the rule that decides, and the rules that it overrides.
