@@ -112,15 +112,22 @@ pub(super) fn families() -> Vec<Family> {
             ..Family::default()
         },
         Family {
-            name: "values leave when they are unused, and much else happens",
-            variants: [vec![WHEN_UNUSED, RETAIN], vec![SPEC]],
+            name: "a kubelet resets values that leave when they are unused",
+            variants: [vec![WHEN_UNUSED], vec![]],
             rules: [1, 0],
             max_pods: [2, 0],
-            foreign: vec![Some(1)],
-            foreign_resources: 1,
             resets: true,
             repairing_standby: true,
             crashes: true,
+            ..Family::default()
+        },
+        Family {
+            name: "another field manager writes, or another rule declares, what leaves when it is unused",
+            variants: [vec![WHEN_UNUSED], vec![SPEC]],
+            rules: [1, 0],
+            max_pods: [1, 0],
+            foreign: vec![Some(1)],
+            foreign_resources: 1,
             ..Family::default()
         },
         Family {
