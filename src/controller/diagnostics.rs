@@ -25,18 +25,11 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Logs, counts and shows what has happened.
     pub(super) fn report(&self, happenings: &[Happening]) {
-        if happenings.is_empty() {
-            return;
-        }
         for happening in happenings {
             log(happening);
             self.metrics.count(happening);
+            self.readiness.send_if_modified(|readiness| readiness.follow(happening));
         }
-        self.readiness.send_if_modified(|readiness| {
-            let before = readiness.clone();
-            happenings.iter().for_each(|happening| readiness.follow(happening));
-            *readiness != before
-        });
     }
 
     #[cfg(test)]

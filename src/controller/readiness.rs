@@ -56,29 +56,37 @@ impl Readiness {
         format!("{self}protection: {}\nconfinement: {}\n", self.protection, self.confinement)
     }
 
-    /// Follows what has happened.
-    pub(super) fn follow(&mut self, happening: &Happening) {
+    /// Follows what has happened. Returns whether that has changed anything.
+    pub(super) fn follow(&mut self, happening: &Happening) -> bool {
         match happening {
             Happening::Leadership(leadership) => {
-                (self.lease, self.standby) = match leadership {
+                let (lease, standby) = match leadership {
                     Leadership::Leader { .. } => (None, None),
                     Leadership::Standby(None) => (None, Some("no leader is elected yet".to_owned())),
                     Leadership::Standby(Some(holder)) => (None, Some(format!("{holder} is the leader"))),
                     Leadership::Unavailable(why) => (Some(why.clone()), None),
                 };
+                set(&mut self.lease, lease) | set(&mut self.standby, standby)
             }
-            Happening::NotReady { watched: Watched::Nodes, why } => self.nodes.clone_from(why),
-            Happening::NotReady { watched: Watched::Rules, why } => self.rules.clone_from(why),
-            Happening::Patches { forbidden } => self.patches = forbidden.as_deref().map(str::to_owned),
-            Happening::Protection(state) => self.protection = state.to_string(),
-            Happening::Confinement(state) => self.confinement = state.to_string(),
-            _ => {}
+            Happening::NotReady { watched: Watched::Nodes, why } => set(&mut self.nodes, why.clone()),
+            Happening::NotReady { watched: Watched::Rules, why } => set(&mut self.rules, why.clone()),
+            Happening::Patches { forbidden } => set(&mut self.patches, forbidden.as_deref().map(str::to_owned)),
+            Happening::Protection(state) => set(&mut self.protection, state.to_string()),
+            Happening::Confinement(state) => set(&mut self.confinement, state.to_string()),
+            _ => false,
         }
     }
 
     fn reasons(&self) -> impl Iterator<Item = &str> {
         [&self.rules, &self.nodes, &self.patches, &self.lease].into_iter().flatten().map(String::as_str)
     }
+}
+
+/// Sets a field. Returns whether that changes it.
+fn set<T: PartialEq>(field: &mut T, value: T) -> bool {
+    let changes = *field != value;
+    *field = value;
+    changes
 }
 
 /// `ready`, with the leader if it is another process; or one reason per line.
