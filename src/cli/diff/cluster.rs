@@ -1,8 +1,9 @@
 //! The rules and nodes of the cluster.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _, stream};
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
@@ -15,6 +16,7 @@ use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::model::api::{self, NodeExtendedResource, Reason};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
+use crate::model::pod::object::PodObject;
 use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
 
@@ -122,27 +124,39 @@ pub async fn nodes(
         return Err(odd.into());
     }
 
-    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
-    let pod_lists = with_pods.into_iter().map(|node| {
-        let pods = requests.clone().pod_objects(Arc::clone(&node.name));
-        async move { (node, pods.await) }
-    });
-    let mut pod_lists = futures::stream::iter(pod_lists).buffer_unordered(PODS_AT_ONCE);
-    while let Some((node, pods)) = pod_lists.next().await {
-        let mut known = None;
-        let pod_usage = match pods {
-            Ok(pods) => {
-                let on_node = known.insert(NodePods::default());
-                pods.iter().for_each(|pod| on_node.add(pod));
-                PodUsage::Known(on_node.requests.clone())
-            }
-            Err(error) => PodUsage::Unavailable(describe_pods_error(&error).into()),
+    let mut with_pods = pin!(list_pods(client, with_pods, |node| &node.name));
+    while let Some((node, pods)) = with_pods.next().await {
+        let pod_usage = match &pods {
+            Ok(pods) => PodUsage::Known(pods.requests.clone()),
+            Err(why) => PodUsage::Unavailable(Arc::clone(why)),
         };
         let plan = preview.plan(&node, pod_usage);
-        preview.add(&node, plan, known.as_ref())?;
+        preview.add(&node, plan, pods.as_ref().ok())?;
         progress(preview.len());
     }
     Ok(())
+}
+
+/// Lists the unfinished pods of nodes, those of a few at the same time. Returns each node with its pods, or with why they
+/// cannot be listed, in no particular order.
+pub(in crate::cli) fn list_pods<T>(
+    client: &Client,
+    nodes: Vec<T>,
+    name: impl Fn(&T) -> &Arc<str>,
+) -> impl Stream<Item = (T, Result<NodePods, Arc<str>>)> {
+    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
+    let lists = nodes.into_iter().map(move |node| {
+        let pods = requests.clone().pod_objects(Arc::clone(name(&node)));
+        async move {
+            let on_node = |pods: Vec<PodObject>| {
+                let mut on_node = NodePods::default();
+                pods.iter().for_each(|pod| on_node.add(pod));
+                on_node
+            };
+            (node, pods.await.map(on_node).map_err(|error| describe_pods_error(&error).into()))
+        }
+    });
+    stream::iter(lists).buffer_unordered(PODS_AT_ONCE)
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! The nodes, and the plan for each.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
 use kube::{Api, Client};
 use thiserror::Error;
 
+use crate::cli::diff::cluster::list_pods;
 use crate::cluster::error::describe;
-use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::model::ledger::{InvalidLedger, Ledger};
@@ -16,9 +17,6 @@ use crate::model::node::{ApiNode, FactNames, Interner};
 use crate::planner::Leaving;
 use crate::planner::input::PodUsage;
 use crate::planner::withdraw::Recorded;
-
-/// The number of nodes whose pods are listed at the same time.
-const PODS_AT_ONCE: usize = 4;
 
 /// The plan for all nodes.
 #[derive(Debug, Default)]
@@ -90,14 +88,9 @@ pub async fn plan_prune(
         };
         paging::list(&api, on_page).await.map_err(|error| PlanPruneError::List(Box::new(error)))?;
     }
-    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
-    let lists = used.into_iter().map(|planned| {
-        let pods = requests.clone().pods(Arc::clone(&planned.node().name));
-        async move { (planned, pods.await) }
-    });
-    let mut lists = stream::iter(lists).buffer_unordered(PODS_AT_ONCE);
-    while let Some((planned, pods)) = lists.next().await {
-        let pods = pods.map_or_else(|error| PodUsage::Unavailable(describe_pods_error(&error).into()), PodUsage::Known);
+    let mut used = pin!(list_pods(client, used, |planned| &planned.node().name));
+    while let Some((planned, pods)) = used.next().await {
+        let pods = pods.map_or_else(PodUsage::Unavailable, |pods| PodUsage::Known(pods.requests));
         plan_prune.add_planned(planned.with_pods(pods, scope));
     }
     plan_prune.planned.sort_by(|one, other| one.node().name.cmp(&other.node().name));
