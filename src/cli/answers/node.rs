@@ -79,7 +79,7 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
             selecting.filter(|rule| rule.resource.as_str() == *resource).map(|rule| rule.name.to_string()).collect()
         });
         owners.managers = share.manager.iter().map(ToString::to_string).collect();
-        // The share says so of this node.
+        // The share has it of this node.
         owners.leaving = 0;
         Some(NodeResource {
             resource: (*resource).to_owned(),

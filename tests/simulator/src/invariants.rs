@@ -340,7 +340,7 @@ impl NodeWrite<'_> {
     }
 }
 
-/// Returns whether the rest of an entry says so.
+/// Returns whether a value leaves when it is unused, by the rest of its entry.
 pub(crate) fn leaves_when_unused(rest: &Value) -> bool {
     rest["whenUnused"] == true && rest["deletionPolicy"] != "Retain"
 }
