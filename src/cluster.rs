@@ -1,14 +1,11 @@
-//! Requests to the API server, and the meaning of its responses.
+//! Requests to the API server.
 
-pub(crate) mod backoff;
 pub(crate) mod bounded_pages;
 mod certificates;
 pub mod client;
 pub(crate) mod clock;
 pub mod config;
 mod connector;
-mod credentials;
-pub mod error;
 mod exec;
 pub mod lease;
 pub(crate) mod node_client;

@@ -52,7 +52,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use thiserror::Error;
 
-use crate::cluster::lease::{Candidate, Leases};
+use crate::cluster::lease::Leases;
+use crate::election::Candidate;
 pub use diagnostics::Diagnostics;
 use effect::{Now, Observation, Watched};
 use executor::{Executor, InFlight};

@@ -13,16 +13,20 @@
 //! |---|---|
 //! | [`cli`] | arguments, one file per command, output formats, exit codes |
 //! | [`controller`] | the loop that watches, plans and patches; status, Events, health, metrics |
-//! | [`cluster`] | the client, requests about nodes, paging, backoff, the Lease, error texts |
+//! | [`cluster`] | the client, requests about nodes, paging, watches, reading and writing the Lease |
 //! | [`validate`] | manifests checked without a cluster: schema, CEL, checks across objects |
 //! | [`manifest`] | YAML and JSON files with source locations, read as kubectl reads them |
+//! | [`election`] | the Lease as a state machine, backoff; no I/O, no clock |
 //! | [`planner`] | what a node needs: rules, selection, plan, patch; no I/O, no clock |
+//! | [`response`] | what errors and responses of the API server mean, and their texts; no I/O, no clock |
 //! | [`model`] | the custom resource, quantities, names, labels, the ledger, nodes, pods; no I/O, no clock |
 
 pub mod cli;
 pub mod cluster;
 pub mod controller;
+pub mod election;
 pub mod manifest;
 pub mod model;
 pub mod planner;
+pub mod response;
 pub mod validate;

@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::duration::parse_duration;
-use crate::cluster::error::chain;
+use crate::response::error::chain;
 
 /// The time between two questions. Each opens a connection, for which a Service chooses another replica.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -9,7 +9,8 @@ use kube::core::Request;
 use serde::de::DeserializeOwned;
 
 use crate::cluster::paging::{self, PAGE_SIZE};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
+use crate::response::request_error::RequestError;
 
 /// Longer than any page takes on a server that responds at all.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -16,13 +16,12 @@ use kube::Client;
 
 use super::args::ClusterArgs;
 use super::error::Error;
-use super::hint;
 use super::message::print_message;
 use super::output::{self, progress_style};
 use super::printer::{Line, Printer};
-use super::stop;
-use crate::cluster::lease::AtEnd;
+use super::{hint, stop};
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
+use crate::election::AtEnd;
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Leaving};

@@ -10,16 +10,16 @@ use tracing::info;
 use super::args::LeaseArgs;
 use super::error::Error;
 use super::inventory::leader;
-use super::log;
 pub(super) use super::settings::Args;
 use super::settings::Settings;
-use super::stop;
+use super::{log, stop};
 use crate::cluster::client::Connection;
-use crate::cluster::lease::{Acquire, Candidate, LeaseName};
+use crate::cluster::lease::LeaseName;
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
 use crate::controller::{self, Diagnostics, Options, RolloutLimits};
+use crate::election::{Acquire, Candidate};
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;

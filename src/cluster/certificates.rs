@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::config::Source;
 use super::connector::{self, Connector};
-use super::error::chain;
+use crate::response::error::chain;
 
 /// How often certificates are read again while requests succeed, and while they fail.
 const INTERVAL: Duration = Duration::from_secs(60);

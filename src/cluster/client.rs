@@ -21,11 +21,11 @@ use tracing::info;
 
 use super::certificates::Connections;
 use super::config::{self, ClusterOptions, ConfigError, Server, Source};
-use super::credentials::{auth_reason, plugin, without_userinfo};
-use super::error::chain;
 use super::exec::Plugin;
 use super::patience::Patience;
 use super::transport;
+use crate::response::credentials::{auth_reason, plugin, without_userinfo};
+use crate::response::error::chain;
 
 /// The timeout until the head of a response, including the TLS handshake but not the events of a watch.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -225,8 +225,8 @@ mod tests {
     use kube::config::{ExecConfig, ExecInteractiveMode};
     use serde_json::json;
 
-    use super::super::error::describe;
     use super::*;
+    use crate::response::error::describe;
 
     /// A plugin that prints an expired credential, and the shell script that it runs.
     fn config(name: &str) -> (Config, std::path::PathBuf) {

@@ -10,8 +10,8 @@ use kube::Config;
 use kube::config::{Kubeconfig, KubeconfigError};
 use thiserror::Error;
 
-use super::credentials::without_userinfo;
-use super::error::chain;
+use crate::response::credentials::without_userinfo;
+use crate::response::error::chain;
 
 /// The cluster to use, from kubectl's flags.
 #[derive(Clone, Debug, Default)]

@@ -11,11 +11,8 @@
 //! process: none is compared with a time that another process wrote, except for a Lease under which no process writes
 //! anymore.
 
-mod election;
 #[cfg(test)]
 pub(crate) mod fake_api;
-pub(crate) mod holder;
-mod participant;
 
 use std::fmt;
 use std::pin::pin;
@@ -34,14 +31,12 @@ use tracing::{debug, info, warn};
 
 use crate::cluster::client::over_new_connections;
 use crate::cluster::clock;
-use crate::cluster::error::describe;
 use crate::cluster::stored::Stored;
 use crate::cluster::watch::watch as watch_objects;
+use crate::election::participant::{Leadership, LeaseWrite, Note, Participant};
+use crate::election::{AtEnd, Candidate, Election, Written, holder};
 use crate::model::api::FIELD_MANAGER;
-pub use election::{Acquire, Candidate};
-pub(crate) use election::{Election, Written};
-pub use participant::Leadership;
-pub(crate) use participant::{LeaseWrite, Participant};
+use crate::response::error::describe;
 
 /// The timeout at the end for a write in flight, and then for the release, since the process must end.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(800);
@@ -59,15 +54,6 @@ impl fmt::Display for LeaseName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
-}
-
-/// What to do with the Lease when the process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtEnd {
-    /// Release it, so that another process takes it at once: every request of this process has a response.
-    Release,
-    /// Let it expire: a request of this process may still be applied.
-    Expire,
 }
 
 /// The state of a Lease at the end.
@@ -100,6 +86,7 @@ pub async fn run(
     let at_end = loop {
         let now = Instant::now();
         let (write, wake) = participant.next(now, clock::now());
+        participant.take_notes().iter().for_each(log);
         if let Some(write) = write {
             let write = send(&client, write, participant.write_timeout());
             writes.push(write.map(move |(written, found)| (now, written, found)).boxed());
@@ -129,7 +116,19 @@ pub async fn run(
     while let Ok(Some((started, written, _))) = timeout_at(deadline, writes.next()).await {
         participant.written(written, None, started, Instant::now(), clock::now());
     }
+    participant.take_notes().iter().for_each(log);
     end_election(client, participant.into_election()).await
+}
+
+/// Logs what has happened in an election.
+pub(crate) fn log(note: &Note) {
+    match note {
+        Note::Expired => debug!("lease: the watch is too old"),
+        Note::Failed(message) => warn!("{message}"),
+        Note::Leads => info!("this process is now the leader"),
+        Note::LeadsNoLonger => warn!("this process is no longer the leader"),
+        Note::StandsBy(holder) => info!(%holder, "standing by"),
+    }
 }
 
 /// Sends a write, and reads the Lease after a conflict.
@@ -165,7 +164,7 @@ async fn release(leases: Leases, election: Election) -> Ended {
         return if led { Ended::Lost } else { Ended::NotHeld };
     }
     if let Some(lease) = election.held() {
-        match leases.clone().write(without_holder(lease), RELEASE_TIMEOUT).await {
+        match leases.clone().write(holder::without_holder(lease), RELEASE_TIMEOUT).await {
             Written::Done(_) => return Ended::Released,
             Written::Conflict => {}
             Written::Refused(message) | Written::Failed(message) => {
@@ -178,19 +177,11 @@ async fn release(leases: Leases, election: Election) -> Ended {
         Err(error) => return Ended::NotReleased(describe(&error)),
     };
     let Some(lease) = lease else { return if led { Ended::Lost } else { Ended::NotHeld } };
-    match leases.write(without_holder(lease), RELEASE_TIMEOUT).await {
+    match leases.write(holder::without_holder(lease), RELEASE_TIMEOUT).await {
         Written::Done(_) => Ended::Released,
         Written::Conflict => Ended::Lost,
         Written::Refused(message) | Written::Failed(message) => Ended::NotReleased(message),
     }
-}
-
-fn without_holder(mut lease: Lease) -> Lease {
-    lease.spec.get_or_insert_default().holder_identity = None;
-    if let Some(annotations) = &mut lease.metadata.annotations {
-        annotations.remove(holder::KEPT_UNTIL);
-    }
-    lease
 }
 
 /// Sleeps until `wake`, or forever without one.

@@ -1,4 +1,4 @@
-//! Requests about a node and its pods, and the meaning of their responses.
+//! Requests about a node and its pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use json_patch::Patch as JsonPatch;
 use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
 use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, Request as ApiRequest};
-use kube::core::{ObjectList, Resource, Status};
+use kube::core::{ObjectList, Resource};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
 
-use super::requests::{RequestError, Requests as ApiRequests};
+use super::requests::Requests as ApiRequests;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::node::ApiNode;
 use crate::model::pod::NodeRequests;
 use crate::model::pod::object::PodObject;
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 
-/// The default timeout of a request.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// The page size of the list of all pods.
 pub(crate) const POD_PAGE_SIZE: u32 = 500;
 /// Finished pods stay until they are deleted, and there may be many.
@@ -37,66 +37,6 @@ const SELF_TEST_LABEL: &str = "noderesource.dev/self-test";
 #[derive(Clone)]
 pub(crate) struct NodeClient {
     requests: ApiRequests,
-}
-
-/// The response to a patch.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    /// Applied; this is the patched node.
-    Patched(Box<ApiNode>),
-    /// Not applied: the node has changed since it was observed.
-    Stale {
-        /// The current node.
-        node: Box<ApiNode>,
-        /// The message of the API server.
-        message: String,
-    },
-    /// The node does not exist.
-    NotFound,
-    /// The controller has no permission to patch nodes.
-    Forbidden(String),
-    /// The API server rejects the change: by admission, or by the validation of the node.
-    Rejected(String),
-    /// An admission webhook denies the patch of this node for now. It is not applied.
-    Deferred {
-        /// The error.
-        message: String,
-        /// The pause that the webhook requests.
-        retry_after: Option<Duration>,
-    },
-    /// Failed, but may succeed later.
-    Failed {
-        /// The error.
-        message: String,
-        /// The pause that the API server requests.
-        retry_after: Option<Duration>,
-        /// Whether the patch may have been applied anyway: there was no response, or the server failed.
-        maybe_applied: bool,
-    },
-}
-
-impl Reply {
-    /// Returns the reply to a patch that failed because the node has changed, with the result of reading the node.
-    pub(crate) fn stale(error: &RequestError, read: Result<Box<ApiNode>, Self>) -> Self {
-        match read {
-            Ok(node) => Self::Stale { node, message: error.to_string() },
-            Err(Self::Failed { message, retry_after, .. }) => {
-                Self::Failed { message, retry_after, maybe_applied: false }
-            }
-            Err(reply) => reply,
-        }
-    }
-
-    /// Returns the result for the metrics.
-    pub(crate) fn result(&self) -> &'static str {
-        match self {
-            Self::Patched(_) => "patched",
-            Self::Stale { .. } => "stale",
-            Self::NotFound => "not_found",
-            Self::Forbidden(_) => "forbidden",
-            Self::Rejected(_) | Self::Deferred { .. } | Self::Failed { .. } => "failed",
-        }
-    }
 }
 
 impl NodeClient {
@@ -164,56 +104,6 @@ fn pods() -> ApiRequest {
 
 fn nodes() -> ApiRequest {
     ApiRequest::new(K8sNode::url_path(&(), None))
-}
-
-impl RequestError {
-    /// Returns whether the node differs from what the patch assumed: a conflict of resourceVersion or uid, or a failed
-    /// `test`. The latter is a 422 without causes; with causes, the value is rejected.
-    pub(crate) fn is_stale(&self) -> bool {
-        match self {
-            Self::Api { code: StatusCode::CONFLICT, .. } => true,
-            Self::Api { code: StatusCode::UNPROCESSABLE_ENTITY, status, .. } => {
-                status.details.as_ref().is_none_or(|details| details.causes.is_empty())
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Returns whether the permission is missing. Admission responds with 403 too, about the one object.
-fn is_missing_right(code: StatusCode, status: &Status) -> bool {
-    code == StatusCode::FORBIDDEN && status.message.contains("cannot patch resource")
-}
-
-/// Returns whether the API server rejects the content of the request, and would do so again.
-fn is_rejected(code: StatusCode) -> bool {
-    matches!(
-        code,
-        StatusCode::BAD_REQUEST
-            | StatusCode::FORBIDDEN
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::UNPROCESSABLE_ENTITY
-    )
-}
-
-impl From<RequestError> for Reply {
-    fn from(error: RequestError) -> Self {
-        let (message, retry_after, is_deferred) = (error.to_string(), error.retry_after(), error.is_by_webhook());
-        if error.is_missing("nodes") {
-            return Self::NotFound;
-        }
-        match error {
-            RequestError::Api { code, status, .. } if is_missing_right(code, &status) => {
-                Self::Forbidden(status.message)
-            }
-            RequestError::Api { code, .. } if is_rejected(code) => Self::Rejected(message),
-            RequestError::Api { .. } if is_deferred => Self::Deferred { message, retry_after },
-            RequestError::Api { code, .. } => {
-                Self::Failed { message, retry_after, maybe_applied: code.is_server_error() }
-            }
-            RequestError::Transport(message) => Self::Failed { message, retry_after: None, maybe_applied: true },
-        }
-    }
 }
 
 #[cfg(test)]

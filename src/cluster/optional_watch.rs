@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use super::watch::watch;
+use crate::response::error::list_code;
 
 /// The pause if a cluster does not serve a kind, or grants no permission to list it.
 const PAUSE: Duration = Duration::from_secs(5 * 60);
@@ -35,17 +36,4 @@ where
         let pause = if is_refused { PAUSE } else { Duration::ZERO };
         Some((event, (events, pause)))
     })
-}
-
-/// Returns whether the cluster does not serve the kind.
-pub(crate) fn is_not_served(error: &watcher::Error) -> bool {
-    list_code(error) == Some(404)
-}
-
-/// Returns the status code of a failed list.
-pub(crate) fn list_code(error: &watcher::Error) -> Option<u16> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
-    }
 }

@@ -7,7 +7,8 @@ use kube::core::Request;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::requests::{self, RequestError, Requests};
+use super::requests::{self, Requests};
+use crate::response::request_error::RequestError;
 
 /// The page size. Larger pages mean fewer requests and a higher memory peak.
 pub(crate) const PAGE_SIZE: u32 = 200;

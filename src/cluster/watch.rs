@@ -15,10 +15,9 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-use super::backoff::Backoff;
-use super::error::{is_expired, is_unreachable};
 use super::transport::is_watch;
-use super::watch_body::STABLE;
+use crate::election::backoff::Backoff;
+use crate::response::error::{STABLE, is_expired, is_unreachable};
 
 /// The longest accepted pause that a server requests.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);

@@ -9,8 +9,8 @@ use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 
-/// A watch that breaks after this time is considered to have worked: a proxy may end each watch after a minute.
-pub(crate) const STABLE: Duration = Duration::from_secs(5);
+use crate::response::error::STABLE;
+
 /// How long a watch may be silent. The API server sends a bookmark about every minute, also if nothing changes
 /// (`defaultBookmarkFrequency` in
 /// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/cacher.go>).

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::effect::{Effect, Now};
 use super::nodes::Nodes;
-use crate::cluster::requests::RequestError;
+use crate::response::request_error::RequestError;
 
 /// The interval of the test.
 const INTERVAL: Duration = Duration::from_secs(60);

@@ -11,8 +11,7 @@ use kube::api::{NotUsed, Object};
 use kube::runtime::watcher::{self, Event};
 use serde::Deserialize;
 
-use crate::cluster::error::{describe_watch, is_expired};
-use crate::cluster::optional_watch::is_not_served;
+use crate::response::error::{describe_watch, is_expired, is_not_served};
 
 /// The fields of a DeviceClass that the controller reads.
 pub(super) type DeviceClass = Object<DeviceClassSpec, NotUsed>;

@@ -19,11 +19,12 @@ use super::protection::{self, PolicyObject};
 use super::rules::{ObservedStatus, RuleObject};
 use super::usage::PodObject;
 use crate::cluster::clock;
-use crate::cluster::lease::{Election, LeaseWrite, Written};
-use crate::cluster::node_client::Reply;
-use crate::cluster::requests::RequestError;
+use crate::election::participant::LeaseWrite;
+use crate::election::{Election, Written};
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::node::ApiNode;
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 
 /// The current time on both clocks: the monotonic clock measures, the wall clock is written into objects.
 #[derive(Clone, Copy, Debug)]

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use super::effect::Now;
 use super::happening::Happening;
 use super::nodes::NodeSubject;
-use crate::cluster::backoff::Backoff;
-use crate::cluster::requests::RequestError;
+use crate::election::backoff::Backoff;
 use crate::model::api::NodeExtendedResource;
+use crate::response::request_error::RequestError;
 pub(super) use templates::{EventTemplate, contest};
 
 /// How many Events of one kind a rule may cause in a burst, on nodes and on itself.

@@ -18,10 +18,12 @@ use tokio::time::Instant;
 use super::effect::{Completion, Effect, Request, WrittenStatus};
 use super::rules::ObservedStatus;
 use crate::cluster::lease;
-use crate::cluster::node_client::{NodeClient, Reply};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::node_client::NodeClient;
+use crate::cluster::requests::Requests;
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 
 /// A request in flight.
 pub(super) type InFlight = BoxFuture<'static, Completion>;

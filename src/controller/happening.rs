@@ -14,7 +14,7 @@ use super::rollouts::Stopped;
 use super::rules::Stalled;
 use super::rules_by_state::RULE_STATES;
 use super::standing::Standing;
-use crate::cluster::lease::Leadership;
+use crate::election::participant::{Leadership, Note};
 use crate::model::ledger::InvalidLedger;
 use crate::model::quantity::Quantity;
 use crate::planner::input::Lost;
@@ -190,6 +190,7 @@ pub(super) enum Happening {
     UnreadableClasses {
         why: String,
     },
+    Election(Note),
     Leadership(Leadership),
     /// Whether this process leads from now on.
     Leads(bool),

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::effect::{Effect, Now, Request};
 use super::happening::Happening;
-use crate::cluster::lease::{Candidate, Leadership, Participant, Written};
+use crate::election::participant::{Leadership, Participant};
+use crate::election::{Candidate, Written};
 
 /// How long requests in flight may take after the process is asked to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,6 +80,11 @@ impl Leader {
         self.server_went_back = true;
         self.stop(now.instant);
         Some(Happening::WentBack)
+    }
+
+    /// Returns what has happened in the election since the last call.
+    pub(super) fn take_notes(&mut self) -> impl Iterator<Item = Happening> {
+        self.participant.iter_mut().flat_map(Participant::take_notes).map(Happening::Election)
     }
 
     /// Handles the end of the release, successful or not.

@@ -15,6 +15,7 @@ use super::rollouts::Stopped;
 use super::schedule::UNDONE;
 use super::standing::Standing;
 use super::words::ADMISSION;
+use crate::cluster::lease;
 use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
 use crate::planner::{Action, Change, Outcome, ReleaseCause};
@@ -93,6 +94,7 @@ fn log_of_process(happening: &Happening) {
         Happening::Listed { watched: Watched::Rules, number } => info!(rules = number, "all rules listed"),
         Happening::Expired { watched } => info!("{}: the watch is too old, listing again", watched.name()),
         Happening::WatchFailed { message } => warn!("{message}"),
+        Happening::Election(note) => lease::log(note),
         Happening::Yields { watched, patience } => warn!(
             "the watch of {} has been broken for {patience:?} or longer while the lease could be renewed: letting \
              another replica lead",

@@ -11,8 +11,7 @@ use kube::api::{NotUsed, Object};
 use kube::runtime::watcher::{self, Event};
 use serde::Deserialize;
 
-use crate::cluster::error::describe_watch;
-use crate::cluster::optional_watch::is_not_served;
+use crate::response::error::{describe_watch, is_not_served};
 
 /// Whether recorded values were kept when a kubelet started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

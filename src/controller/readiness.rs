@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::effect::Watched;
 use super::happening::Happening;
-use crate::cluster::lease::Leadership;
+use crate::election::participant::Leadership;
 
 /// Why the controller is not ready; all `None` once rules and nodes are listed, patches succeed, and the Lease is
 /// available.

@@ -40,10 +40,10 @@ use super::rules::{Enqueue, RuleObject, Rules, Seen};
 use super::tally::Counts;
 use super::usage::{Usage, Woken};
 use super::watches::Watches;
-use crate::cluster::error::is_expired;
-use crate::cluster::lease::Candidate;
+use crate::election::Candidate;
 use crate::model::node::{ApiNode, Node};
 use crate::planner::rules::Rule;
+use crate::response::error::is_expired;
 use decide::Authority;
 use fleet::{Fleet, Known};
 use report::{Report, Reporter};
@@ -90,7 +90,10 @@ impl Reconciler {
     /// Handles an observation.
     pub(super) fn observe(&mut self, observation: Observation, now: Now) {
         match observation {
-            Observation::Lease(event) => self.leader.observe(event, now),
+            Observation::Lease(event) => {
+                self.leader.observe(event, now);
+                self.report.note(self.leader.take_notes());
+            }
             Observation::Rule(event) => self.observe_rule(event, now),
             Observation::Node(event) => self.observe_node(event, now),
             Observation::Pods(event) => {
@@ -126,6 +129,7 @@ impl Reconciler {
         match completion {
             Completion::LeaseWritten { started, written, found } => {
                 let went_back = self.leader.written(written, found.map(|lease| *lease), started, now);
+                self.report.note(self.leader.take_notes());
                 self.report.note(went_back);
             }
             Completion::LeaseReleased => self.leader.released(),
@@ -166,6 +170,7 @@ impl Reconciler {
     pub(super) fn next(&mut self, now: Now) -> Step {
         let mut step = Step { relists_nodes: self.fleet.take_relist(), ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
+        self.report.note(self.leader.take_notes());
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);
         let woken = self.usage.expire(now.instant);

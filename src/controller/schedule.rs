@@ -14,9 +14,9 @@ use super::effect::Effect;
 use super::limiter::{Kind, Limiter, Slot};
 use super::nodes::{Attempt, Cause, NodeState, Nodes};
 use super::work_queue::{Rank, Sent, Stage, WorkQueue};
-use crate::cluster::node_client::Reply;
 use crate::model::node::ApiNode;
 use crate::planner::{self, Action, Change};
+use crate::response::reply::Reply;
 use kept_back::KeptBack;
 
 /// Why a patch that succeeded counts as a failure.

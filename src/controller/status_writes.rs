@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::nodes::Attempt;
 use super::rules::ObservedStatus;
-use crate::cluster::backoff::Backoff;
+use crate::election::backoff::Backoff;
 
 /// The minimum time between two writes to one rule.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);

@@ -20,10 +20,10 @@ use kube::core::DeserializeGuard;
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
-use crate::cluster::error::{describe_watch, is_expired};
 use crate::model::pod::NodeRequests;
 use crate::model::pod::pod_use::{ApiPod, PodInterner, PodUid, PodUse};
 use crate::planner::input::PodUsage;
+use crate::response::error::{describe_watch, is_expired};
 
 /// How long the watch may be silent: the API server sends a bookmark about every minute.
 const MAX_SILENCE: Duration = Duration::from_secs(90);

@@ -10,8 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::effect::{Now, Watched};
-use crate::cluster::error::{describe_watch, is_expired, is_missing, is_outage};
-use crate::cluster::watch_body::STABLE;
+use crate::response::error::{STABLE, describe_watch, is_expired, is_missing, is_outage};
 
 /// How long a watch may be broken until the process counts as not ready.
 const UNREADY_AFTER: Duration = Duration::from_secs(5 * 60);

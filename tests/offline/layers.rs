@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the bottom up, as the table in `src/lib.rs` lists them.
-const LAYERS: [&str; 7] = ["model", "planner", "manifest", "validate", "cluster", "controller", "cli"];
+const LAYERS: [&str; 9] =
+    ["model", "response", "planner", "election", "manifest", "validate", "cluster", "controller", "cli"];
 
 /// The path of a module: `[]` for the root, `["model", "node"]`.
 type Module = Vec<String>;
@@ -63,7 +64,8 @@ fn impure(sources: &BTreeMap<Module, String>) -> Vec<String> {
             .is_some_and(|(first, rest)| first == "controller" && SHELL.iter().any(|shell| rest == *shell))
     };
     let decides = |module: &Module| {
-        module.first().is_some_and(|layer| ["controller", "planner", "model"].contains(&layer.as_str()))
+        let layers = ["controller", "election", "planner", "response", "model"];
+        module.first().is_some_and(|layer| layers.contains(&layer.as_str()))
     };
     let mut impure = Vec::new();
     for (module, text) in sources.iter().filter(|(module, _)| decides(module) && !is_shell(module)) {

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::{Client, Config};
 use node_resource_advertiser::cluster::client::with_config;
-use node_resource_advertiser::cluster::error::describe;
+use node_resource_advertiser::response::error::describe;
 use tokio::time::{Instant, timeout};
 
 /// A server on loopback that is its own proxy. It sends the head and half the body of each response,

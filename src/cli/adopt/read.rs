@@ -13,10 +13,11 @@ use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
 use crate::cli::diff::cluster::{self, ClusterError};
 use crate::cli::inventory::device_classes::{DEVICE_CLASSES, by_resource};
 use crate::cli::lists::{self, is_not_served};
-use crate::cluster::error::describe;
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::model::node::{FactNames, Interner};
+use crate::response::error::describe;
+use crate::response::request_error::RequestError;
 
 const FEATURE_RULES: &str = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules";
 

@@ -11,14 +11,15 @@ use thiserror::Error;
 use super::held::NodePods;
 use super::rules::{ClusterRule, ClusterRules, Standing};
 use super::{NotPlanned, Preview};
-use crate::cluster::error::describe;
-use crate::cluster::node_client::{self, NodeClient, describe_pods_error};
+use crate::cluster::node_client::{NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::model::api::{self, NodeExtendedResource, Reason};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pod::object::PodObject;
 use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
+use crate::response;
+use crate::response::error::describe;
 
 /// The number of concurrent pod lists, which are the largest responses.
 const PODS_AT_ONCE: usize = 4;
@@ -144,7 +145,7 @@ pub(in crate::cli) fn list_pods<T>(
     nodes: Vec<T>,
     name: impl Fn(&T) -> &Arc<str>,
 ) -> impl Stream<Item = (T, Result<NodePods, Arc<str>>)> {
-    let requests = NodeClient::new(client.clone(), node_client::TIMEOUT);
+    let requests = NodeClient::new(client.clone(), response::TIMEOUT);
     let lists = nodes.into_iter().map(move |node| {
         let pods = requests.clone().pod_objects(Arc::clone(name(&node)));
         async move {

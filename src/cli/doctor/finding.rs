@@ -6,8 +6,8 @@ use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use crate::cluster::requests::RequestError;
 use crate::model::count::few;
+use crate::response::request_error::RequestError;
 
 /// What a check finds, or why it cannot run. Nothing found means that there is nothing to find.
 pub(super) type Outcome = Result<Vec<Finding>, NotRun>;

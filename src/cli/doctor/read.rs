@@ -28,14 +28,15 @@ use crate::cli::inventory;
 use crate::cli::inventory::device_classes::{DEVICE_CLASSES, by_resource};
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::lists::{self, is_not_served, list};
-use crate::cluster::lease::holder;
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
 use crate::controller::PROTECTION_LABEL;
+use crate::election::holder;
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::planner::rules::{InvalidRule, Rule};
+use crate::response::request_error::RequestError;
 pub(in crate::cli) use recent::version;
 use recent::{Recent, recent};
 #[cfg(test)]

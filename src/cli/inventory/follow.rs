@@ -22,15 +22,15 @@ use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::ClusterRule;
 use crate::cli::lists::Refusal;
-use crate::cluster::error::{describe, describe_watch};
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
-use crate::cluster::optional_watch::{list_code, watch_optional};
+use crate::cluster::optional_watch::watch_optional;
 use crate::cluster::paging::PAGE_SIZE;
 use crate::model::api::NodeExtendedResource;
 use crate::model::compute::Compute;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
+use crate::response::error::{describe, describe_watch, list_code};
 
 /// How long a burst of changes is collected after its first.
 const BURST: Duration = Duration::from_millis(50);

@@ -6,8 +6,8 @@ use kube::{Api, Client};
 
 use crate::cluster::clock;
 use crate::cluster::lease::LeaseName;
-use crate::cluster::lease::holder::{self, Kind};
 use crate::cluster::stored::Stored;
+use crate::election::holder::{self, Kind};
 
 /// Returns whether a controller holds an unexpired Lease; `None` if Leases cannot be listed.
 pub(in crate::cli) async fn leads(client: &Client) -> Option<bool> {

@@ -21,15 +21,16 @@ use crate::cli::diff::cluster::{self, ClusterError};
 use crate::cli::diff::label_filter::LabelFilter;
 use crate::cli::diff::order::NodeName;
 use crate::cli::lists::{self, Refusal, is_not_served, requests};
-use crate::cluster::error::describe;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::model::compute::Compute;
 use crate::model::label;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
+use crate::response::error::describe;
+use crate::response::request_error::RequestError;
 
 /// The pods that wait for a node.
 const WAITING: &str = "spec.nodeName=,status.phase=Pending";

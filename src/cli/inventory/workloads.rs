@@ -13,9 +13,10 @@ use serde::Deserialize;
 use super::error::ReadError;
 use crate::cli::lists::requests;
 use crate::cluster::paging::{self, EVENT_PAGE_SIZE};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
 use crate::model::label;
+use crate::response::request_error::RequestError;
 
 /// The most workloads that are read because of their Events.
 const MOST_FAILING: usize = 20;

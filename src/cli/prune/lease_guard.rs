@@ -14,11 +14,13 @@ use thiserror::Error;
 use tokio::time::sleep;
 
 use crate::cluster::clock;
-use crate::cluster::error::describe;
-use crate::cluster::lease::holder::{self, Kind};
-use crate::cluster::lease::{AtEnd, Leadership, LeaseName};
-use crate::cluster::node_client;
+use crate::cluster::lease::LeaseName;
 use crate::controller::prune::Permission;
+use crate::election::AtEnd;
+use crate::election::holder::{self, Kind};
+use crate::election::participant::Leadership;
+use crate::response;
+use crate::response::error::describe;
 pub use held::LeaseEnd;
 use held::{Held, Watched, duration, name, take};
 pub use search::LeaseSelector;
@@ -243,7 +245,7 @@ fn writes_on_for(lease: &Lease) -> Duration {
     match holder::holder(lease).map(Kind::of) {
         None | Some(Kind::EndedPrune) => Duration::ZERO,
         // Also if the Lease seems to have expired.
-        Some(Kind::Controller | Kind::Prune) => duration(lease) + node_client::TIMEOUT,
+        Some(Kind::Controller | Kind::Prune) => duration(lease) + response::TIMEOUT,
     }
 }
 

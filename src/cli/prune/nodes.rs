@@ -9,7 +9,6 @@ use kube::{Api, Client};
 use thiserror::Error;
 
 use crate::cli::diff::cluster::list_pods;
-use crate::cluster::error::describe;
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::model::ledger::{InvalidLedger, Ledger};
@@ -17,6 +16,7 @@ use crate::model::node::{ApiNode, FactNames, Interner};
 use crate::planner::Leaving;
 use crate::planner::input::PodUsage;
 use crate::planner::withdraw::Recorded;
+use crate::response::error::describe;
 
 /// The plan for all nodes.
 #[derive(Debug, Default)]

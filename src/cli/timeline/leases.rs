@@ -4,7 +4,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 
 use super::entry::{Entry, Source};
-use crate::cluster::lease::holder::{self, Kind};
+use crate::election::holder::{self, Kind};
 
 /// Returns when the holder of a Lease took it, and when leadership ended, if nobody leads by it at `now`.
 pub(super) fn entries(lease: &Lease, now: Timestamp) -> Vec<Entry> {

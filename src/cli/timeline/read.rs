@@ -16,16 +16,17 @@ use thiserror::Error;
 use super::records::{NodeRecord, Records, RuleObject};
 use super::scope::Scope;
 use crate::cli::lists::{self, NOT_INSTALLED, is_not_served};
-use crate::cluster::lease::holder;
 use crate::cluster::paging::{self, EVENT_PAGE_SIZE, PAGE_SIZE};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::cluster::stored::{Stored, remove_odd_times};
+use crate::election::holder;
 use crate::model::api::NodeExtendedResource;
 use crate::model::label;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::model::spelling::closest;
 use crate::planner::rules::Rule;
+use crate::response::request_error::RequestError;
 
 /// The namespace of Events about cluster-scoped objects.
 const NAMESPACE: &str = "default";

@@ -10,8 +10,8 @@ use prost::encoding::encode_varint;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::error::describe;
 use crate::model::node::ApiNode;
+use crate::response::error::describe;
 
 /// The bytes of a field with a length, in a message.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {

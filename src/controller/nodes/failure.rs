@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::cluster::backoff::Backoff;
+use crate::election::backoff::Backoff;
 use crate::planner::{Change, Subject};
 
 /// How often in a row a patch may find the node changed before that counts as a failure.

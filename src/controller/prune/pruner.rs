@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::plan::{NodePrune, Scope};
-use crate::cluster::lease::AtEnd;
-use crate::cluster::node_client;
 use crate::controller::effect::{Completion, Request, Step};
 use crate::controller::happening::Happening;
 use crate::controller::nodes::{Cause, Nodes, has_resource};
 use crate::controller::schedule::{Answered, PatchOutcome, Schedule};
 use crate::controller::work_queue::Rank;
+use crate::election::AtEnd;
 use crate::model::node::ApiNode;
 use crate::planner::input::PodUsage;
 use crate::planner::{Change, Plan};
+use crate::response;
 
 /// The maximum number of concurrent patches; about ten saturate the API server.
 const CONCURRENCY: usize = 16;
@@ -264,7 +264,7 @@ impl Pruner {
 
     /// Sends the patches for which there are slots, each with what its node needs by now.
     fn send_patches(&mut self, now: Instant, step: &mut Step) {
-        let deadline = now + node_client::TIMEOUT;
+        let deadline = now + response::TIMEOUT;
         while let Some(name) = self.schedule.pop_patch(now) {
             match self.plan(&name, now) {
                 Some(Ok(changes)) => {

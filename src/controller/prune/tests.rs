@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::pruner::{CHANGING, TRIES};
 use super::*;
-use crate::cluster::lease::AtEnd;
+use crate::election::AtEnd;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::Interner;
 use crate::planner::tests::try_apply;

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use super::decide::{Authority, Decision, Next, Question, decide, is_young};
 use super::standings::{Recorded, Situation, requested};
-use crate::cluster::node_client::Reply;
 use crate::controller::effect::{Effect, Now};
 use crate::controller::happening::Happening;
 use crate::controller::limiter::{Kind, Slot};
@@ -27,6 +26,7 @@ use crate::model::node::{ApiNode, FactNames, Node};
 use crate::model::quantity::Quantity;
 use crate::planner::input::Lost;
 use crate::planner::{Action, Change, Memo};
+use crate::response::reply::Reply;
 
 /// What decisions depend on besides nodes.
 #[derive(Clone, Copy)]

@@ -9,7 +9,6 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
-use crate::cluster::requests::RequestError;
 use crate::controller::device_classes::{DeviceClass, DeviceClasses};
 use crate::controller::effect::{Now, WrittenStatus};
 use crate::controller::happening::{Happening, LeaderGauges, RuleAmounts};
@@ -20,6 +19,7 @@ use crate::controller::status::{Used, status};
 use crate::controller::status_writes::StatusWrites;
 use crate::controller::usage::Usage;
 use crate::model::api::{NodeExtendedResource, NodeExtendedResourceStatus};
+use crate::response::request_error::RequestError;
 
 /// What statuses depend on.
 #[derive(Clone, Copy)]

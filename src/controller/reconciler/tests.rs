@@ -33,12 +33,12 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::node_client::Reply;
-use crate::cluster::requests::RequestError;
 use crate::controller::nodes::Nodes;
 use crate::controller::work_queue::{Stage, WorkQueue};
 use crate::planner;
 use crate::planner::input::PodUsage;
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 use decide::Question;
 use responses::{error, failed};
 use world::{Open, World, object};

@@ -5,7 +5,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
-use crate::cluster::lease::holder::{self, Kind};
+use crate::election::holder::{self, Kind};
 use crate::model::api::{FIELD_MANAGER, ShrinkPolicy};
 use crate::model::count::{NAMED, few};
 

@@ -11,8 +11,10 @@ use tokio::time::timeout;
 
 use super::keep::leave_behind;
 use crate::cluster::clock;
-use crate::cluster::lease::holder::{self, KEEP, Kind};
-use crate::cluster::lease::{self, Acquire, AtEnd, Candidate, Ended, Leadership, LeaseName};
+use crate::cluster::lease::{self, Ended, LeaseName};
+use crate::election::holder::{self, KEEP, Kind};
+use crate::election::participant::Leadership;
+use crate::election::{Acquire, AtEnd, Candidate};
 
 /// The Lease duration while `prune` runs: the Lease of a killed `prune` delays others for no longer. A third of it
 /// is longer than a request takes.
@@ -150,7 +152,7 @@ pub(super) async fn take(
     });
     let acquire = if is_take_over { Acquire::Force } else { Acquire::FromEndedPrune };
     let LeaseName { namespace, name } = name(lease);
-    let identity = holder::prune_identity();
+    let identity = holder::prune_identity(now);
     let candidate =
         Candidate { namespace, name, identity: identity.clone(), duration: LEASE_DURATION, acquire, reacquires: false };
     let limit = if is_take_over || kept { ACQUIRE_LIMIT } else { duration(lease) + ACQUIRE_MARGIN };

@@ -10,10 +10,11 @@ use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::clock;
-use crate::cluster::error::describe;
-use crate::cluster::lease::{LeaseName, holder};
+use crate::cluster::lease::LeaseName;
 use crate::cluster::stored::Stored;
+use crate::election::holder;
 use crate::model::api::FIELD_MANAGER;
+use crate::response::error::describe;
 
 /// The number of attempts to write, and the timeout of each.
 const TRIES: usize = 5;

@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::cluster::lease::holder;
 use crate::cluster::stored::Stored;
+use crate::election::holder;
 
 /// The default name of the Lease. Controllers of older versions set no label.
 const DEFAULT_NAME: &str = "node-resource-advertiser";

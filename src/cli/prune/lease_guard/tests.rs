@@ -26,7 +26,7 @@ const ENDED: &str = "prune_1795279958295983672_ended";
 
 #[test]
 fn take_over_waits_for_those_that_may_still_write() {
-    let request = node_client::TIMEOUT.as_secs();
+    let request = response::TIMEOUT.as_secs();
     for (holder, seconds) in [("controller_1a2b3c4d", 60 + request), (PRUNE, 60 + request), (ENDED, 0), ("", 0)] {
         // Whenever it was acquired, by whatever clock.
         for acquired in [-9000, 0, 45, 9000] {

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::cluster::client;
 use crate::cluster::clock::simulated;
-use crate::cluster::lease::Candidate;
 use crate::controller::readiness::Readiness;
 use crate::controller::{self, Diagnostics, Options, RolloutLimits};
+use crate::election::Candidate;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::CONDITION_TYPE;
 

@@ -21,8 +21,9 @@ use crate::cli::lists;
 use crate::cli::timeline::field_owners::owners;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::paging::{self, PAGE_SIZE};
-use crate::cluster::requests::{RequestError, Requests};
+use crate::cluster::requests::Requests;
 use crate::model::node::{FactNames, Interner};
+use crate::response::request_error::RequestError;
 
 /// The nodes that have the resource, and all that may speak against its removal.
 #[derive(Default)]

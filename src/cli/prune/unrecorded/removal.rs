@@ -6,10 +6,11 @@ use json_patch::Patch;
 use serde_json::{Value, json};
 
 use super::survey::Removal;
-use crate::cluster::node_client::{NodeClient, Reply, describe_pods_error};
+use crate::cluster::node_client::{NodeClient, describe_pods_error};
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{ApiNode, Node};
 use crate::planner::patch as operation;
+use crate::response::reply::Reply;
 
 /// What has become of a value.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,8 +9,6 @@ use kube::runtime::watcher;
 use serde_json::json;
 
 use super::world::{DONGLE, Open, World, object};
-use crate::cluster::node_client::Reply;
-use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, WrittenStatus};
 use crate::controller::limiter::Slot;
 use crate::controller::reconciler::{Event, Observation};
@@ -19,6 +17,8 @@ use crate::controller::usage::PodObject;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::pod::{NodeRequests, Pod, Requests};
 use crate::planner::tests::try_apply;
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 
 pub(super) fn error(code: u16) -> RequestError {
     let code = StatusCode::from_u16(code).unwrap();

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::responses::error;
-use crate::cluster::lease::Written;
 use crate::controller::limiter::Slot;
 use crate::controller::metrics::Metrics;
 use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::*;
 use crate::controller::{Diagnostics, RolloutLimits};
+use crate::election::Written;
 use crate::model::ledger;
 use crate::model::node::heartbeats;
 use json_patch::Patch;

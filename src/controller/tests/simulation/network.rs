@@ -9,9 +9,9 @@ use super::checks::Sent;
 use super::responses::error;
 use super::story::{describe, outcome};
 use super::world::{Due, Millis, World};
-use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Effect, Request};
 use crate::controller::limiter::Slot;
+use crate::response::request_error::RequestError;
 
 /// How long a request waits before an overloaded API server processes it, in milliseconds.
 const QUEUE_TIME: Millis = 2000;

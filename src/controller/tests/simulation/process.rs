@@ -10,12 +10,12 @@ use simulator::Kind;
 use super::confinement::LastTest;
 use super::stream::Stream;
 use super::world::{Due, Millis, World};
-use crate::cluster::lease::Candidate;
 use crate::controller::effect::{Completion, Now, Observation};
 use crate::controller::happening::Happening;
 use crate::controller::readiness::Readiness;
 use crate::controller::reconciler::Reconciler;
 use crate::controller::{Options, RolloutLimits};
+use crate::election::Candidate;
 
 /// The Lease, by namespace and name.
 pub(super) const LEASE: (&str, &str) = ("system", "lease");

@@ -12,11 +12,11 @@ use simulator::Failure;
 use super::checks::Sent;
 use super::network::Call;
 use super::world::World;
-use crate::cluster::lease::Written;
-use crate::cluster::node_client::Reply;
-use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Effect, WrittenStatus};
 use crate::controller::rules::ObservedStatus;
+use crate::election::Written;
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 
 impl World {
     /// Hands the process what the executor would.

@@ -8,10 +8,10 @@ use kube::runtime::watcher;
 use super::super::responses::failed;
 use super::calm::Rest;
 use super::world::{Late, MAX_LATENCY, NODES, Open, Shown, World};
-use crate::cluster::node_client::Reply;
-use crate::cluster::requests::RequestError;
 use crate::controller::effect::{Completion, Observation};
 use crate::controller::tests::exploration::node::{RULES, SmallNode, Writer};
+use crate::response::reply::Reply;
+use crate::response::request_error::RequestError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {

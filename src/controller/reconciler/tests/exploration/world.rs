@@ -10,8 +10,6 @@ use serde_json::{Value, json};
 
 use super::super::world::object;
 use super::reached::request;
-use crate::cluster::lease::Written;
-use crate::cluster::node_client::Reply;
 use crate::controller::RolloutLimits;
 use crate::controller::effect::WrittenStatus;
 use crate::controller::limiter::Slot;
@@ -20,11 +18,13 @@ use crate::controller::rules::ObservedStatus;
 use crate::controller::tests::exploration::checks::{Floor, Grant, License, check};
 use crate::controller::tests::exploration::node::{RESOURCES, SmallNode};
 use crate::controller::tests::exploration::planning::Kind as Planned;
+use crate::election::Written;
 use crate::model::api::{ConflictPolicy, DeletionPolicy, ShrinkPolicy};
 use crate::model::ledger::Ledger;
 use crate::model::pod::Requests;
 use crate::planner::input::PodUsage;
 use crate::planner::tests::try_apply;
+use crate::response::reply::Reply;
 
 /// The second is there where two share one slot.
 pub(super) const NODES: [&str; 2] = ["node-1", "node-2"];

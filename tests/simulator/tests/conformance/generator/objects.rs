@@ -153,7 +153,7 @@ impl Generator {
         }
     }
 
-    /// In the shape of the controller's request: `src/cluster/lease/election.rs`.
+    /// In the shape of the controller's request: `src/election.rs`.
     fn lease(&mut self, key: &Key) -> Value {
         let time = |second: u32| format!("2026-01-01T00:00:{second:02}.000000Z");
         json!({

@@ -1,5 +1,5 @@
-//! An election with its observations and errors: pure, like the election itself. The caller sends the writes and feeds
-//! the watch.
+//! An election with its observations and errors: pure, like the election itself. The caller sends the writes, feeds the
+//! watch, and logs the notes.
 
 use std::time::Duration;
 
@@ -7,10 +7,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
 
-use super::election::{Candidate, Election, Step, Written, version, write_interval, write_timeout};
-use crate::cluster::error::{describe_watch, is_expired};
+use super::{Candidate, Election, Step, Written, version, write_interval, write_timeout};
+use crate::response::error::{describe_watch, is_expired};
 
 /// Whether this process may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +32,21 @@ impl Leadership {
     pub fn leads(&self, now: Instant) -> bool {
         matches!(self, Self::Leader { until } if now < *until)
     }
+}
+
+/// What has happened in an election, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The watch begins anew with a list, because its version is too old.
+    Expired,
+    /// The Lease cannot be watched or written, for this reason.
+    Failed(String),
+    /// This process leads from now on.
+    Leads,
+    /// This process no longer leads.
+    LeadsNoLonger,
+    /// This process waits for another one, with this identity.
+    StandsBy(String),
 }
 
 /// The maximum number of writes in flight.
@@ -69,9 +83,11 @@ pub(crate) struct Participant {
     server_went_back: bool,
     /// Why the Lease can be neither read nor written.
     last_error: Option<String>,
-    /// The last logged error of the watch, while it is broken.
+    /// The last noted error of the watch, while it is broken.
     last_warning: Option<String>,
     leadership: Leadership,
+    /// What has happened since the last call of `take_notes`.
+    notes: Vec<Note>,
 }
 
 impl Participant {
@@ -85,6 +101,7 @@ impl Participant {
             last_error: None,
             last_warning: None,
             leadership: Leadership::Standby(None),
+            notes: Vec::new(),
         }
     }
 
@@ -104,11 +121,11 @@ impl Participant {
                     self.last_error = None;
                 }
             }
-            Err(error) if is_expired(&error) => debug!("lease: the watch is too old"),
+            Err(error) if is_expired(&error) => self.notes.push(Note::Expired),
             Err(error) => {
                 let message = format!("lease: {}", describe_watch(&error, ""));
                 if self.last_warning.as_ref() != Some(&message) {
-                    warn!("{message}");
+                    self.notes.push(Note::Failed(message.clone()));
                 }
                 self.last_warning = Some(message.clone());
                 // Later, the API server does not respond to anything else either.
@@ -132,10 +149,10 @@ impl Participant {
         let newest = write.and_then(|place| self.writes.remove(place).newest);
         match &written {
             Written::Refused(message) => {
-                warn!("{message}");
+                self.notes.push(Note::Failed(message.clone()));
                 self.last_error = Some(message.clone());
             }
-            Written::Failed(message) => warn!("{message}"),
+            Written::Failed(message) => self.notes.push(Note::Failed(message.clone())),
             Written::Done(_) | Written::Conflict => self.last_error = None,
         }
         let answer = match &written {
@@ -179,11 +196,29 @@ impl Participant {
             (None, None) => Leadership::Standby(self.election.holder().map(str::to_owned)),
         };
         if leadership != self.leadership {
-            log_change(&self.leadership, &leadership);
+            self.note_change(&leadership);
             self.leadership = leadership;
         }
         // Leadership ends on its own, also while a write is in flight.
         (write, wake.into_iter().chain(until.filter(|until| now < *until)).min())
+    }
+
+    fn note_change(&mut self, now: &Leadership) {
+        let led = matches!(self.leadership, Leadership::Leader { .. });
+        match now {
+            Leadership::Leader { .. } if led => {}
+            Leadership::Leader { .. } => self.notes.push(Note::Leads),
+            _ if led => self.notes.push(Note::LeadsNoLonger),
+            _ => {}
+        }
+        if let Leadership::Standby(Some(holder)) = now {
+            self.notes.push(Note::StandsBy(holder.clone()));
+        }
+    }
+
+    /// Returns what has happened since the last call.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Returns the timeout of a write.
@@ -213,19 +248,6 @@ impl Participant {
     /// Returns the election, for the release of the Lease.
     pub(crate) fn into_election(self) -> Election {
         self.election
-    }
-}
-
-fn log_change(before: &Leadership, now: &Leadership) {
-    let led = matches!(before, Leadership::Leader { .. });
-    match now {
-        Leadership::Leader { .. } if led => {}
-        Leadership::Leader { .. } => info!("this process is now the leader"),
-        _ if led => warn!("this process is no longer the leader"),
-        _ => {}
-    }
-    if let Leadership::Standby(Some(holder)) = now {
-        info!(%holder, "standing by");
     }
 }
 

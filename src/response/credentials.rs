@@ -10,7 +10,7 @@ use serde_saphyr::Error as YamlError;
 const STDERR_CHARS: usize = 2000;
 
 /// Returns the credential plugin, as the kubeconfig names it.
-pub(super) fn plugin(config: &Config) -> Option<&str> {
+pub(crate) fn plugin(config: &Config) -> Option<&str> {
     let auth = &config.auth_info;
     // In the same order as kube.
     let provider = auth.auth_provider.as_ref().and_then(|provider| provider.config.get("cmd-path"));
@@ -19,7 +19,7 @@ pub(super) fn plugin(config: &Config) -> Option<&str> {
 }
 
 /// Describes why there are no credentials. Of the plugin's output it quotes only standard error.
-pub(super) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
+pub(crate) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
     let name = || match plugin {
         Some(command) => format!("the credential plugin {command:?}"),
         None => "the credential plugin".to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
 }
 
 /// Describes what is wrong in a kubeconfig, and where, without quoting a line or a value.
-pub(super) fn yaml_reason(error: &YamlError) -> String {
+pub(crate) fn yaml_reason(error: &YamlError) -> String {
     let place = place(error).map(|place| format!("{place}: ")).unwrap_or_default();
     let what = match error.without_snippet() {
         // The parser's own message, which quotes at most one character.
@@ -85,7 +85,7 @@ fn place(error: &YamlError) -> Option<String> {
 }
 
 /// Returns the URL without the user and password.
-pub(super) fn without_userinfo(url: &Uri) -> Uri {
+pub(crate) fn without_userinfo(url: &Uri) -> Uri {
     let mut parts = url.clone().into_parts();
     let host = parts.authority.as_ref().and_then(|authority| authority.as_str().rsplit_once('@'));
     let Some((_, host)) = host else {

@@ -1,5 +1,9 @@
 //! Decides what to do with the Lease. It is pure, so that every order of events can be tested.
 
+pub(crate) mod backoff;
+pub(crate) mod holder;
+pub mod participant;
+
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -8,8 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use super::holder::{KEPT_UNTIL, Kind, LABEL, duration, holder, kept_until, remaining};
 use crate::model::resource_version;
+use holder::{KEPT_UNTIL, Kind, LABEL, duration, holder, kept_until, remaining};
 
 /// The maximum interval before the next write after a failed one.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,6 +59,15 @@ pub enum Acquire {
     FromEndedPrune,
     /// From any holder, at once.
     Force,
+}
+
+/// What to do with the Lease when the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// Release it, so that another process takes it at once: every request of this process has a response.
+    Release,
+    /// Let it expire: a request of this process may still be applied.
+    Expire,
 }
 
 /// What the watch shows of the Lease, and whether this process holds it.
@@ -111,7 +124,7 @@ struct Sent {
 
 /// The next step.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+enum Step {
     /// Write this Lease, to acquire or renew it.
     Write(Box<Lease>),
     /// Wait until this time, or until the watch has an event.
@@ -132,7 +145,7 @@ pub(crate) enum Written {
 }
 
 impl Election {
-    pub(super) fn new(candidate: Candidate) -> Self {
+    fn new(candidate: Candidate) -> Self {
         Self {
             candidate,
             listed: false,
@@ -147,22 +160,22 @@ impl Election {
     }
 
     /// Returns whether the watch has completed a list.
-    pub(super) fn listed(&self) -> bool {
+    fn listed(&self) -> bool {
         self.listed
     }
 
     /// Returns until when this process may write; `None` while it may not.
-    pub(super) fn leads_until(&self) -> Option<Instant> {
+    fn leads_until(&self) -> Option<Instant> {
         self.held.as_ref().map(|held| held.renewed + renew_deadline(self.candidate.duration))
     }
 
     /// Returns the holder of the Lease, by the watch.
-    pub(super) fn holder(&self) -> Option<&str> {
+    fn holder(&self) -> Option<&str> {
         self.seen.as_ref().and_then(|seen| holder(&seen.lease))
     }
 
     /// Handles an event of the watch. `wall` is the same time on the wall clock.
-    pub(super) fn observe(&mut self, event: Event<Lease>, now: Instant, wall: Timestamp) {
+    fn observe(&mut self, event: Event<Lease>, now: Instant, wall: Timestamp) {
         match event {
             Event::Init => self.listing = false,
             Event::InitDone => {
@@ -225,7 +238,7 @@ impl Election {
     }
 
     /// Decides what to do now. Drops a Lease that could not be renewed in time.
-    pub(super) fn next(&mut self, now: Instant, wall: Timestamp) -> Step {
+    fn next(&mut self, now: Instant, wall: Timestamp) -> Step {
         let renew_deadline = renew_deadline(self.candidate.duration);
         self.held.take_if(|held| held.renewed + renew_deadline <= now);
         let Self { candidate, held, seen, .. } = &*self;
@@ -260,7 +273,7 @@ impl Election {
     }
 
     /// Handles the result of a write that was sent at `started`.
-    pub(super) fn written(&mut self, written: Written, started: Instant, now: Instant) {
+    fn written(&mut self, written: Written, started: Instant, now: Instant) {
         let retry_interval = write_interval(self.candidate.duration).min(MAX_RETRY_INTERVAL);
         self.not_before = Some(now.max(started + retry_interval));
         match written {
@@ -287,32 +300,32 @@ impl Election {
 
     /// Leaves the Lease to another process until this time: it is neither renewed nor acquired. It expires rather than
     /// being released, since requests of this process may still be applied.
-    pub(super) fn yield_until(&mut self, until: Instant) {
+    fn yield_until(&mut self, until: Instant) {
         self.yields_until = Some(until);
     }
 
     /// Returns the candidate.
-    pub(super) fn candidate(&self) -> &Candidate {
+    pub(crate) fn candidate(&self) -> &Candidate {
         &self.candidate
     }
 
     /// The identity of this process.
-    pub(super) fn identity(&self) -> &str {
+    pub(crate) fn identity(&self) -> &str {
         &self.candidate.identity
     }
 
     /// Returns the Lease if this process holds it.
-    pub(super) fn held(self) -> Option<Lease> {
+    pub(crate) fn held(self) -> Option<Lease> {
         self.held?.base
     }
 
     /// Returns whether this process holds the Lease, or a write of it may have acquired it.
-    pub(super) fn may_hold(&self) -> bool {
+    pub(crate) fn may_hold(&self) -> bool {
         self.held.is_some() || !self.sent.is_empty()
     }
 
     /// Returns whether this process has held the Lease.
-    pub(super) fn has_led(&self) -> bool {
+    pub(crate) fn has_led(&self) -> bool {
         self.acquired
     }
 
@@ -373,13 +386,13 @@ fn renew_deadline(duration: Duration) -> Duration {
 
 /// Returns the timeout of a write: the first renewal may take until its leadership ends. Where requests wait in a queue of
 /// the API server, a timeout would send them to its end again.
-pub(super) fn write_timeout(duration: Duration) -> Duration {
+fn write_timeout(duration: Duration) -> Duration {
     duration / 3
 }
 
 /// Returns after what time without a response another write is sent beside the first: the response may be lost. Both carry
 /// the same resource version, so that one of them is applied at most.
-pub(super) fn write_interval(duration: Duration) -> Duration {
+fn write_interval(duration: Duration) -> Duration {
     duration / 9
 }
 
@@ -387,7 +400,7 @@ fn renew_time(lease: &Lease) -> Option<i64> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0.as_microsecond())
 }
 
-pub(super) fn version(lease: &Lease) -> Option<u64> {
+fn version(lease: &Lease) -> Option<u64> {
     resource_version::number(lease.metadata.resource_version.as_deref()?)
 }
 

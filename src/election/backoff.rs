@@ -24,7 +24,7 @@ impl Backoff {
     }
 
     /// Returns pauses that start at a tenth of a second, for watches.
-    pub(super) fn of_a_watch(seed: u64) -> Self {
+    pub(crate) fn of_a_watch(seed: u64) -> Self {
         Self::from(INITIAL_WATCH_DELAY, seed)
     }
 

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use kube::client::AuthError;
 use kube::config::KubeconfigError;
@@ -10,6 +11,9 @@ use kube::core::Status;
 use kube::runtime::watcher;
 
 use super::credentials::{auth_reason, without_userinfo, yaml_reason};
+
+/// A watch that breaks after this time is considered to have worked: a proxy may end each watch after a minute.
+pub(crate) const STABLE: Duration = Duration::from_secs(5);
 
 /// Returns an error with its causes, each once: "client error (Connect): Connection refused". None of them quotes
 /// credentials.
@@ -52,7 +56,7 @@ fn without_credentials(error: &(dyn StdError + 'static)) -> Option<String> {
 }
 
 /// What the API server's own message, Unauthorized, means.
-pub(super) const NO_CREDENTIALS: &str = "the API server does not accept your credentials (401 Unauthorized): log in \
+pub(crate) const NO_CREDENTIALS: &str = "the API server does not accept your credentials (401 Unauthorized): log in \
                                          again, or correct the user of the context";
 
 /// Describes the error of a request; the message of the API server if it responded.
@@ -98,6 +102,19 @@ pub fn is_missing(error: &watcher::Error) -> bool {
         return false;
     };
     matches!(cause, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Returns whether the cluster does not serve the kind.
+pub(crate) fn is_not_served(error: &watcher::Error) -> bool {
+    list_code(error) == Some(404)
+}
+
+/// Returns the status code of a failed list.
+pub(crate) fn list_code(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
 }
 
 /// Returns whether no server listens at the address, for example while an API server restarts.

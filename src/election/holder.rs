@@ -9,8 +9,6 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::cluster::clock;
-
 /// The label of every Lease that a controller of this program has held. `prune` finds Leases by it, whatever their
 /// names.
 pub(crate) const LABEL: (&str, &str) = ("noderesource.dev/leader-election", "true");
@@ -52,9 +50,9 @@ impl Kind {
     }
 }
 
-/// Returns the identity of a `prune` that starts now.
-pub(crate) fn prune_identity() -> String {
-    format!("{PRUNE}{}", clock::now().as_nanosecond())
+/// Returns the identity of a `prune` that starts at this time.
+pub(crate) fn prune_identity(start: Timestamp) -> String {
+    format!("{PRUNE}{}", start.as_nanosecond())
 }
 
 /// Returns the identity under which a `prune` leaves its Lease in place.
@@ -109,6 +107,15 @@ pub(crate) fn kept_until(lease: &Lease, now: Timestamp) -> Option<Timestamp> {
     until.map(|until| until.min(now + KEEP)).filter(|until| *until > now)
 }
 
+/// Returns the Lease as its holder releases it.
+pub(crate) fn without_holder(mut lease: Lease) -> Lease {
+    lease.spec.get_or_insert_default().holder_identity = None;
+    if let Some(annotations) = &mut lease.metadata.annotations {
+        annotations.remove(KEPT_UNTIL);
+    }
+    lease
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::coordination::v1::LeaseSpec;
@@ -118,7 +125,7 @@ mod tests {
 
     #[test]
     fn identity_of_a_holder_shows_its_kind() {
-        let prune = prune_identity();
+        let prune = prune_identity(Timestamp::now());
         for (holder, kind) in [
             (prune.clone(), Kind::Prune),
             (ended_identity(&prune), Kind::EndedPrune),

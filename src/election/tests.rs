@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::super::holder::{ended_identity, prune_identity};
+use super::holder::{ended_identity, prune_identity, without_holder};
 use super::*;
 
 const DURATION: Duration = Duration::from_secs(15);
@@ -100,7 +100,7 @@ async fn suspended_leader_does_not_lead_after_lease_expiry() {
     server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
     let until = a.leads_until().unwrap();
-    let leadership = crate::cluster::lease::Leadership::Leader { until };
+    let leadership = super::participant::Leadership::Leader { until };
     assert!(leadership.leads(start + seconds(9)));
     assert!(!leadership.leads(start + seconds(60)));
 }
@@ -113,7 +113,7 @@ async fn released_lease_is_acquired_at_once() {
     assert!(step(&mut a, &mut server, start));
     server.notify(&mut b, start);
     assert!(!step(&mut b, &mut server, start + seconds(1)));
-    server.write(crate::cluster::lease::without_holder(a.held().unwrap()));
+    server.write(without_holder(a.held().unwrap()));
     server.notify(&mut b, start + seconds(2));
     assert!(step(&mut b, &mut server, start + seconds(2)));
 }
@@ -180,7 +180,7 @@ async fn deleted_lease_is_created_again() {
 fn leave_behind(server: &mut Server, now: Instant) {
     let mut lease = server.lease.clone().unwrap_or_default();
     let spec = lease.spec.get_or_insert_default();
-    spec.holder_identity = Some(ended_identity(&prune_identity()));
+    spec.holder_identity = Some(ended_identity(&prune_identity(Timestamp::now())));
     spec.lease_duration_seconds = Some(600);
     spec.renew_time = Some(MicroTime(wall(now)));
     assert!(matches!(server.write(lease), Written::Done(_)));
@@ -233,12 +233,12 @@ async fn prune_that_is_killed_does_not_shorten_what_the_one_before_keeps() {
     let until = wall(start + seconds(600)).to_string();
     let annotations = [(KEPT_UNTIL.to_owned(), until)].into();
     server.lease.as_mut().unwrap().metadata.annotations = Some(annotations);
-    let mut prune = election(&prune_identity());
+    let mut prune = election(&prune_identity(Timestamp::now()));
     prune.candidate.acquire = Acquire::FromEndedPrune;
     server.notify(&mut prune, start);
     assert!(step(&mut prune, &mut server, start));
 
-    let (mut standby, mut next) = (election("standby"), election(&prune_identity()));
+    let (mut standby, mut next) = (election("standby"), election(&prune_identity(Timestamp::now())));
     next.candidate.acquire = Acquire::FromEndedPrune;
     server.notify(&mut standby, start);
     server.notify(&mut next, start);
@@ -257,7 +257,7 @@ async fn prune_takes_the_lease_of_an_ended_prune_but_not_of_a_controller() {
     let start = Instant::now();
     let mut server = Server::default();
     leave_behind(&mut server, start);
-    let mut prune = election(&prune_identity());
+    let mut prune = election(&prune_identity(Timestamp::now()));
     prune.candidate.acquire = Acquire::FromEndedPrune;
     server.notify(&mut prune, start);
     assert!(step(&mut prune, &mut server, start));
@@ -265,7 +265,7 @@ async fn prune_takes_the_lease_of_an_ended_prune_but_not_of_a_controller() {
     let (mut a, mut server) = (election("a"), Server::default());
     server.notify(&mut a, start);
     assert!(step(&mut a, &mut server, start));
-    let mut prune = election(&prune_identity());
+    let mut prune = election(&prune_identity(Timestamp::now()));
     prune.candidate.acquire = Acquire::FromEndedPrune;
     server.notify(&mut prune, start);
     assert_eq!(prune.next(start, Timestamp::now()), Step::Wait(Some(start + DURATION)));
@@ -274,7 +274,7 @@ async fn prune_takes_the_lease_of_an_ended_prune_but_not_of_a_controller() {
 #[tokio::test(start_paused = true)]
 async fn prune_that_lost_its_lease_does_not_take_it_again() {
     let (mut a, mut server, start) = (election("a"), Server::default(), Instant::now());
-    let mut prune = election(&prune_identity());
+    let mut prune = election(&prune_identity(Timestamp::now()));
     prune.candidate.acquire = Acquire::Force;
     prune.candidate.reacquires = false;
     server.notify(&mut prune, start);
@@ -287,7 +287,7 @@ async fn prune_that_lost_its_lease_does_not_take_it_again() {
         assert_eq!(prune.next(start + seconds(second), Timestamp::now()), Step::Wait(None));
     }
     // Another change of its own Lease is no loss.
-    let mut prune = election(&prune_identity());
+    let mut prune = election(&prune_identity(Timestamp::now()));
     prune.candidate.reacquires = false;
     let mut server = Server::default();
     server.notify(&mut prune, start);
