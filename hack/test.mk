@@ -76,7 +76,7 @@ simulate: ## Run random worlds with faults against the reconciler (SEEDS=10000 S
 .PHONY: explore
 explore: ## Explore small worlds completely: every order of events, with the planner and the reconciler (minutes)
 	@$(STEP) bash -ec 'explore="$(CARGO_TEST) --profile simulate --lib"; \
-		hack/measured.sh explore-planner $$explore controller::tests::exploration -- --include-ignored --show-output; \
+		hack/measured.sh explore-planner $$explore planner::tests::exploration -- --include-ignored --show-output; \
 		hack/measured.sh explore-reconciler $$explore reconciler::tests::exploration -- --include-ignored --show-output'
 
 .PHONY: deny

@@ -1,47 +1,22 @@
-//! The controller.
+//! The controller: the shell around the reconciler.
 //!
 //! ```text
-//!  watches ──▶ Observation ─▶ ┌────────────┐ ─▶ Request ─▶ executor ──▶ API server
+//!  watches ──▶ Observation ─▶ ┌────────────┐ ─▶ Request ───▶ executor ──▶ API server
 //!  a timer ──▶                │ reconciler │
-//!  responses ─▶ Completion ─▶ └────────────┘
+//!  responses ─▶ Completion ─▶ └────────────┘ ─▶ Happening ─▶ log, metrics, endpoints
 //! ```
 //!
-//! The reconciler decides and is pure; the executor sends requests; this file connects the two, and reports what has
-//! happened. Dropping the future of [`run`] stops the controller at once: no task outlives it.
+//! The reconciler ([`crate::reconciler`]) decides and is pure; the executor sends requests; this file connects the two,
+//! and reports what has happened. Dropping the future of [`run`] stops the controller at once: no task outlives it.
 
-mod confinement;
-mod device_classes;
 mod diagnostics;
-mod effect;
-mod events;
 mod executor;
-mod happening;
-mod leader;
-mod limiter;
 mod log;
 pub mod metrics;
-mod nodes;
 mod object_watches;
-mod options;
 mod pod_watch;
-mod protection;
 pub mod prune;
-pub mod readiness;
-mod reconciler;
-mod requested;
-mod rollouts;
-mod rules;
-mod rules_by_state;
-mod schedule;
 pub mod server;
-mod standing;
-mod status;
-mod status_writes;
-mod tally;
-mod usage;
-mod watches;
-mod words;
-mod work_queue;
 
 use std::future::Future;
 use std::pin::pin;
@@ -51,18 +26,17 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use thiserror::Error;
+use tokio::time::Instant;
 
+use crate::cluster::clock;
 use crate::cluster::lease::Leases;
 use crate::election::Candidate;
+use crate::reconciler::effect::{Now, Observation, Watched};
+use crate::reconciler::{Options, Reconciler};
 pub use diagnostics::Diagnostics;
-use effect::{Now, Observation, Watched};
 use executor::{Executor, InFlight};
 use object_watches::ObjectWatches;
-pub use options::{Options, RolloutLimits};
 use pod_watch::PodWatch;
-pub use protection::ExpectedPolicy;
-pub(crate) use protection::LABEL as PROTECTION_LABEL;
-use reconciler::Reconciler;
 
 /// How often the controller sends a heartbeat if nothing else happens.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
@@ -102,7 +76,7 @@ pub async fn run(
     let mut reconciler = Reconciler::new(candidate, options);
 
     loop {
-        let now = Now::read();
+        let now = read_clocks();
         let step = reconciler.next(now);
         diagnostics.report_plans(step.planned, now.instant.elapsed());
         diagnostics.report(&reconciler.take_happenings());
@@ -122,18 +96,18 @@ pub async fn run(
         let wake = step.wake.map_or(heartbeat, |wake| wake.min(heartbeat));
         tokio::select! {
             biased;
-            () = &mut shutdown => reconciler.observe(Observation::Stop, Now::read()),
-            Some(completion) = in_flight.next() => reconciler.complete(completion, Now::read()),
-            Some(event) = lease_events.next() => reconciler.observe(Observation::Lease(event), Now::read()),
+            () = &mut shutdown => reconciler.observe(Observation::Stop, read_clocks()),
+            Some(completion) = in_flight.next() => reconciler.complete(completion, read_clocks()),
+            Some(event) = lease_events.next() => reconciler.observe(Observation::Lease(event), read_clocks()),
             observations = watches.next() => {
-                observations.into_iter().for_each(|observation| reconciler.observe(observation, Now::read()));
+                observations.into_iter().for_each(|observation| reconciler.observe(observation, read_clocks()));
             }
-            observation = pod_watch.next() => reconciler.observe(observation, Now::read()),
+            observation = pod_watch.next() => reconciler.observe(observation, read_clocks()),
             Some(event) = class_events.next() => {
-                reconciler.observe(Observation::DeviceClass(event), Now::read());
+                reconciler.observe(Observation::DeviceClass(event), read_clocks());
             }
             Some((kind, event)) = policy_events.next() => {
-                reconciler.observe(Observation::Protection(kind, event), Now::read());
+                reconciler.observe(Observation::Protection(kind, event), read_clocks());
             }
             // Yields even if there is work: the runtime has to serve connections in between.
             () = tokio::task::yield_now(), if wake <= now.instant => {}
@@ -141,6 +115,11 @@ pub async fn run(
         }
     }
     if reconciler.server_went_back() { Err(WentBack) } else { Ok(()) }
+}
+
+/// Reads both clocks.
+fn read_clocks() -> Now {
+    Now { instant: Instant::now(), wall: clock::now() }
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Advertises extended resources on Kubernetes nodes, as `NodeExtendedResource` objects declare.
 //!
 //! ```text
-//! Nodes (watch, trimmed) ─▶ model::node ───────────┐
-//!                                                  ├─▶ planner ─▶ one JSON Patch ─▶ PATCH nodes/<n>/status
-//! Rules (watch) ─▶ planner::rules (compiled) ──────┘      │
-//!                                                         └─▶ outcomes ─▶ tally ─▶ rule status
+//!  Nodes (watch, trimmed) ─▶ model::node ──────┐    ┌────────────┐ ─▶ a JSON Patch ─┐
+//!  Rules (watch) ─▶ planner::rules (compiled) ─┼──▶ │ reconciler │ ─▶ rule statuses ├─▶ controller ─▶ API server
+//!  Lease (watch) ─▶ election ──────────────────┘    └────────────┘ ─▶ Events ───────┘
+//!                                                      │      ▲
+//!                                              a node, │      │ changes,
+//!                                                rules ▼      │ outcomes
+//!                                                      planner
 //! ```
 //!
 //! Each module imports only from the modules below it, which a test enforces:
@@ -12,8 +15,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`cli`] | arguments, one file per command, output formats, exit codes |
-//! | [`controller`] | the loop that watches, plans and patches; status, Events, health, metrics |
+//! | [`controller`] | the shell: the loop, the executor, log, metrics, endpoints; the loop of `prune` |
 //! | [`cluster`] | the client, requests about nodes, paging, watches, reading and writing the Lease |
+//! | [`reconciler`] | what the controller sends, and when: nodes, rules, queue, limits, statuses, Events; no I/O, no clock |
 //! | [`validate`] | manifests checked without a cluster: schema, CEL, checks across objects |
 //! | [`manifest`] | YAML and JSON files with source locations, read as kubectl reads them |
 //! | [`election`] | the Lease as a state machine, backoff; no I/O, no clock |
@@ -28,5 +32,6 @@ pub mod election;
 pub mod manifest;
 pub mod model;
 pub mod planner;
+pub mod reconciler;
 pub mod response;
 pub mod validate;

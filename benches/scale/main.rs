@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use harness::project_file;
 use serde_json::{Value, json};
 
-const TEST: &str = "controller::reconciler::tests::scale::scale";
+const TEST: &str = "reconciler::tests::scale::scale";
 
 fn main() -> ExitCode {
     if !env::args().any(|arg| arg == "--bench") {

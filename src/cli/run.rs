@@ -16,10 +16,11 @@ use super::{log, stop};
 use crate::cluster::client::Connection;
 use crate::cluster::lease::LeaseName;
 use crate::controller::metrics::Metrics;
-use crate::controller::readiness::Readiness;
 use crate::controller::server::{self, HealthState};
-use crate::controller::{self, Diagnostics, Options, RolloutLimits};
+use crate::controller::{self, Diagnostics};
 use crate::election::{Acquire, Candidate};
+use crate::reconciler::readiness::Readiness;
+use crate::reconciler::{Options, RolloutLimits};
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;

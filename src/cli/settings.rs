@@ -13,9 +13,9 @@ use tracing_subscriber::EnvFilter;
 use super::args::{ClusterArgs, LeaseArgs};
 use super::duration::parse_duration;
 use super::memory_limit;
-use crate::controller::ExpectedPolicy;
 use crate::model::label::{excerpt, is_dns_subdomain};
 use crate::model::quantity::Quantity;
+use crate::reconciler::ExpectedPolicy;
 
 /// The memory of rules, in bytes.
 const MIN_RULES_MEMORY: u64 = 1 << 20;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::happening::Happening;
 use super::log::log;
 use super::metrics::Metrics;
-use super::readiness::Readiness;
+use crate::reconciler::happening::Happening;
+use crate::reconciler::readiness::Readiness;
 
 /// Where the controller reports its own state.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// Logs, counts and shows what has happened.
-    pub(super) fn report(&self, happenings: &[Happening]) {
+    pub(crate) fn report(&self, happenings: &[Happening]) {
         for happening in happenings {
             log(happening);
             self.metrics.count(happening);
@@ -33,7 +33,7 @@ impl Diagnostics {
     }
 
     #[cfg(test)]
-    pub(super) fn for_test() -> Self {
+    pub(crate) fn for_test() -> Self {
         let (readiness, _) = watch::channel(Readiness::default());
         let (heartbeat, _) = watch::channel(Instant::now());
         Self { readiness, heartbeat, metrics: Arc::default() }

@@ -12,16 +12,16 @@ use kube::api::{Patch, PatchParams, PostParams, Request as ApiRequest};
 use kube::core::Resource as _;
 use kube::{Client, ResourceExt as _};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::Instant;
 
-use super::effect::{Completion, Effect, Request, WrittenStatus};
-use super::rules::ObservedStatus;
 use crate::cluster::lease;
 use crate::cluster::node_client::NodeClient;
 use crate::cluster::requests::Requests;
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource, NodeExtendedResourceStatus};
 use crate::model::resource_version;
+use crate::reconciler::effect::{Completion, Effect, Request, WrittenStatus};
+use crate::reconciler::rules::ObservedStatus;
+use crate::reconciler::status::status_patch;
 use crate::response::reply::Reply;
 use crate::response::request_error::RequestError;
 
@@ -123,14 +123,6 @@ struct Stored {
 #[serde(rename_all = "camelCase")]
 struct StoredMetadata {
     resource_version: Option<String>,
-}
-
-/// Returns the patch that replaces the whole status of the rule with this uid: a rule recreated under the same name is
-/// another rule. A merge patch of the status cannot test the uid, because the API server ignores it there.
-pub(super) fn status_patch(uid: Option<&str>, status: &NodeExtendedResourceStatus) -> serde_json::Result<JsonPatch> {
-    let test = uid.map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
-    let add = json!({"op": "add", "path": "/status", "value": serde_json::to_value(status)?});
-    serde_json::from_value(test.into_iter().chain([add]).collect())
 }
 
 async fn create_event(requests: Requests, event: &KubeEvent) -> Result<(), RequestError> {

@@ -5,20 +5,19 @@
 use tracing::field::display;
 use tracing::{Level, debug, error, event, info, warn};
 
-use super::confinement;
-use super::effect::Watched;
-use super::events::contest;
-use super::happening::Happening;
-use super::nodes::Cause;
-use super::protection::{self, Start};
-use super::rollouts::Stopped;
-use super::schedule::UNDONE;
-use super::standing::Standing;
-use super::words::ADMISSION;
 use crate::cluster::lease;
 use crate::model::node::FieldManager;
 use crate::planner::input::Lost;
 use crate::planner::{Action, Change, Outcome, ReleaseCause};
+use crate::reconciler::confinement;
+use crate::reconciler::effect::Watched;
+use crate::reconciler::events::contest;
+use crate::reconciler::happening::Happening;
+use crate::reconciler::nodes::Cause;
+use crate::reconciler::protection::{self, Start};
+use crate::reconciler::schedule::UNDONE;
+use crate::reconciler::standing::Standing;
+use crate::reconciler::words::ADMISSION;
 
 /// Logs what has happened, unless it is only counted or shown. Of a value that stays because a patch failed, an existing
 /// rule has the failure in its status.
@@ -57,7 +56,8 @@ pub(super) fn log(happening: &Happening) {
 
 fn log_of_rules(happening: &Happening) {
     match happening {
-        Happening::RolloutStopped { rule, stopped: Stopped { nodes, pause, .. }, message, .. } => {
+        Happening::RolloutStopped { rule, stopped, message, .. } => {
+            let (nodes, pause) = (stopped.nodes(), stopped.pause());
             warn!(%rule, nodes, "stopped the rollout of the rule for {pause:?}, because patches fail: {message}");
         }
         Happening::Stalled { rule, why } => warn!(%rule, "the rule is stalled: {why}"),

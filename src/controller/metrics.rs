@@ -18,11 +18,11 @@ use prometheus_client::registry::{Metric, Registry};
 
 use amounts::Amounts;
 
-use super::confinement;
-use super::happening::{Happening, LeaderGauges};
-use super::protection::{Start, State};
-use super::rules_by_state::RULE_STATES;
-use super::standing::TABLE;
+use crate::reconciler::confinement;
+use crate::reconciler::happening::{Happening, LeaderGauges};
+use crate::reconciler::protection::{Start, State};
+use crate::reconciler::rules_by_state::RULE_STATES;
+use crate::reconciler::standing;
 
 /// The media type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -102,7 +102,7 @@ impl Default for Metrics {
             nodes: new.gauges(
                 "nodes",
                 "Nodes that rules select, by state; a node that two rules select counts twice",
-                Values("state", TABLE.map(|row| row.name)),
+                Values("state", standing::names()),
             ),
             rules: new.gauges("rules", "Rules, by state", Values("state", RULE_STATES)),
             rules_without_nodes: new.metric("rules_without_nodes", "Valid rules that select no node"),
@@ -267,7 +267,7 @@ impl Metrics {
             self.amounts.clear();
         }
         let none = LeaderGauges {
-            nodes: TABLE.map(|row| (row.name, 0)).into(),
+            nodes: standing::names().map(|name| (name, 0)).into(),
             rules: RULE_STATES.map(|state| (state, 0)),
             rules_without_nodes: 0,
             rules_missing: 0,

@@ -1,23 +1,22 @@
 //! The watches of rules and of nodes, which take turns, so that rules that come and go do not delay repairs; and those of
 //! what a cluster may not serve.
 
-use futures::future;
 use futures::stream::{self, BoxStream};
-use futures::{FutureExt as _, Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, future};
 use kube::api::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
-use super::device_classes::DeviceClass;
-use super::effect::{Observation, Watched};
-use super::protection::{self, PolicyObject};
-use super::rules::RuleObject;
 use crate::cluster::bounded_pages;
 use crate::cluster::optional_watch::watch_optional;
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::protobuf::{self, Objects};
 use crate::cluster::watch::{reporting, watch};
 use crate::model::node::ApiNode;
+use crate::reconciler::device_classes::DeviceClass;
+use crate::reconciler::effect::{Observation, Watched};
+use crate::reconciler::protection::{self, PolicyObject};
+use crate::reconciler::rules::RuleObject;
 
 /// The number of rules that are observed before nodes are planned, and rules compiled, again. One takes up to 1.5 MB.
 const RULES_AT_ONCE: usize = 8;

@@ -11,11 +11,11 @@ use kube::{Api, Client};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::effect::Observation;
-use super::usage::PodObject;
 use crate::cluster::node_client::{BOUND, BOUND_PAGE_SIZE};
 use crate::cluster::protobuf::{self, Objects};
 use crate::cluster::watch::{heard, reporting, watch};
+use crate::reconciler::effect::Observation;
+use crate::reconciler::usage::PodObject;
 
 /// A watch that is open for this long without an error shows what is: the API server sends first what was missed. Otherwise
 /// the next bookmark would show it, after a minute or more.

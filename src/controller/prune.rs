@@ -3,9 +3,6 @@
 //! It uses the queue, limits, patches and executor of the reconciler. It differs in the plan, in that every node is
 //! finished in the end, and in that the caller holds the Leases.
 
-mod plan;
-mod pruner;
-
 use std::pin::pin;
 use std::time::Duration;
 
@@ -16,9 +13,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::executor::{Executor, InFlight};
 use super::log::log;
-pub use plan::{NodePrune, Scope};
-use pruner::Pruner;
-pub use pruner::{NodeOutcome, NodeResult, Permission, PruneEnd};
+use crate::reconciler::pruner::Pruner;
+pub use crate::reconciler::pruner::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope};
 
 /// The maximum time between two iterations of the loop.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::metrics::{self, Metrics};
-use super::readiness::Readiness;
+use crate::reconciler::readiness::Readiness;
 
 /// A controller whose loop has not iterated for this long is stuck. The loop iterates every ten seconds, even if the
 /// API server is unreachable.

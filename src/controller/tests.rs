@@ -1,11 +1,9 @@
 //! The shell against a model of the API server, on a paused clock: that requests are sent, that responses come
 //! back, and how it ends. What is decided is tested with the reconciler.
 
-pub(crate) mod exploration;
 mod overload;
 mod requests;
 mod shell;
-mod simulation;
 
 use std::sync::{Arc, Mutex};
 
@@ -16,9 +14,10 @@ use simulator::{ApiServer, Call, Fate, Kind, Network, Verb, Writer};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::readiness::Readiness;
 use super::*;
 use crate::cluster::client;
+use crate::reconciler::RolloutLimits;
+use crate::reconciler::readiness::Readiness;
 
 /// A cluster with one node and one rule. Each PATCH of the node is announced, and has this fate.
 fn cluster(fate: Fate) -> (Network, mpsc::UnboundedReceiver<()>) {
@@ -50,7 +49,7 @@ fn start(network: &Network) -> (tokio::task::JoinHandle<()>, oneshot::Sender<()>
         request_timeout: Duration::from_secs(15),
         mass_withdrawal_delay: Duration::ZERO,
         confinement_test: false,
-        protection: crate::controller::ExpectedPolicy::Auto,
+        protection: crate::reconciler::ExpectedPolicy::Auto,
         node_condition: false,
         max_rules_memory: 64 << 20,
         seed: 1,

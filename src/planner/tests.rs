@@ -5,6 +5,7 @@ mod adoption;
 mod case;
 mod contested;
 mod derived;
+pub(crate) mod exploration;
 mod frozen;
 mod leaving;
 mod ledger_room;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the bottom up, as the table in `src/lib.rs` lists them.
-const LAYERS: [&str; 9] =
-    ["model", "response", "planner", "election", "manifest", "validate", "cluster", "controller", "cli"];
+const LAYERS: [&str; 10] =
+    ["model", "response", "planner", "election", "manifest", "validate", "reconciler", "cluster", "controller", "cli"];
 
 /// The path of a module: `[]` for the root, `["model", "node"]`.
 type Module = Vec<String>;
@@ -31,50 +31,27 @@ fn src_layers_import_downwards_only() {
     assert_eq!(root.count(), 0, "an import by way of the root, which re-exports nothing");
 }
 
-/// The part of the controller that has clients, logs and counts. All else in it decides, and is pure, as the planner is.
-const SHELL: [&[&str]; 11] = [
-    &[],
-    &["diagnostics"],
-    &["executor"],
-    &["log"],
-    &["metrics"],
-    &["metrics", "amounts"],
-    &["object_watches"],
-    &["pod_watch"],
-    &["prune"],
-    &["server"],
-    &["server", "connections"],
-];
+/// The layers that decide. They get time and seeds as arguments, and return what is to be sent and reported.
+const PURE: [&str; 5] = ["model", "response", "planner", "election", "reconciler"];
 
 #[test]
-fn what_decides_has_no_client_and_neither_logs_nor_counts() {
+fn pure_layers_have_no_client_and_no_clock_and_neither_log_nor_count() {
     let sources = sources("src", "lib");
-    let shell = SHELL.map(|module| [&["controller"], module].concat());
-    for module in &shell {
-        assert!(sources.keys().any(|other| other == module), "{module:?} is no module");
+    for layer in PURE {
+        assert!(sources.contains_key([layer.to_owned()].as_slice()), "{layer} is no layer");
     }
     assert_eq!(impure(&sources), [""; 0]);
 }
 
-/// What modules that decide have of the shell, of its libraries, and of clients.
+/// The clients, clocks, logs and metrics in pure layers.
 fn impure(sources: &BTreeMap<Module, String>) -> Vec<String> {
-    let is_shell = |module: &Module| {
-        module
-            .split_first()
-            .is_some_and(|(first, rest)| first == "controller" && SHELL.iter().any(|shell| rest == *shell))
-    };
-    let decides = |module: &Module| {
-        let layers = ["controller", "election", "planner", "response", "model"];
-        module.first().is_some_and(|layer| layers.contains(&layer.as_str()))
-    };
+    let is_pure = |module: &Module| module.first().is_some_and(|layer| PURE.contains(&layer.as_str()));
     let mut impure = Vec::new();
-    for (module, text) in sources.iter().filter(|(module, _)| decides(module) && !is_shell(module)) {
+    for (module, text) in sources.iter().filter(|(module, _)| is_pure(module)) {
         for path in paths(text) {
-            let target = resolve(module, &path, sources);
-            let is_of_shell = target.is_some_and(|target| target.len() > 1 && is_shell(&target));
-            let is_log = ["tracing", "prometheus_client"].contains(&path.split("::").next().unwrap_or_default());
-            let is_client = path.rsplit("::").next().is_some_and(|name| name == "Client" || name == "NodeClient");
-            if is_of_shell || is_log || is_client {
+            let is_log = ["tracing", "log", "prometheus_client"].contains(&path.split("::").next().unwrap_or_default());
+            let is_other = path.rsplit("::").next().is_some_and(|name| ["Client", "NodeClient", "now"].contains(&name));
+            if is_log || is_other {
                 impure.push(format!("{} has {path}", module.join("::")));
             }
         }
@@ -83,16 +60,30 @@ fn impure(sources: &BTreeMap<Module, String>) -> Vec<String> {
 }
 
 #[test]
-fn purity_check_finds_a_planted_line_of_the_log_and_a_client() {
-    let text = "use tracing::{info, warn};\nuse kube::{Api, Client};\nuse super::metrics::Metrics;\nfn f() {}\n";
+fn purity_check_finds_a_planted_line_of_the_log_a_client_and_a_clock() {
+    let text = "use tracing::{info, warn};\nuse kube::{Api, Client};\nuse prometheus_client::registry::Registry;\n\
+                fn f() { (Instant::now(), SystemTime::now(), jiff::Timestamp::now()) }\n";
     let module = |path: &str| path.split("::").map(str::to_owned).collect::<Module>();
-    let modules = ["controller", "controller::metrics", "controller::log", "controller::leader"];
-    let planted = impure(&modules.map(|path| (module(path), text.to_owned())).into());
-    let found = ["tracing::info", "tracing::warn", "kube::Client", "super::metrics::Metrics"];
-    assert_eq!(planted, found.map(|path| format!("controller::leader has {path}")));
-    let inline = [("controller::leader", "fn f() { tracing::warn!(\"a\"); }"), ("planner", "")];
+    let planted = |path: &str| impure(&[(module(path), text.to_owned())].into());
+    let found = [
+        "tracing::info",
+        "tracing::warn",
+        "kube::Client",
+        "prometheus_client::registry::Registry",
+        "Instant::now",
+        "SystemTime::now",
+        "jiff::Timestamp::now",
+    ];
+    for path in ["model::node", "response", "planner", "election::participant", "reconciler::leader"] {
+        assert_eq!(planted(path), found.map(|found| format!("{path} has {found}")));
+    }
+    for path in ["controller::log", "cluster", "cli::run"] {
+        assert_eq!(planted(path), [""; 0], "{path} is the shell");
+    }
+    let inline =
+        [("reconciler::leader", "fn f() { tracing::warn!(\"a\"); }\nfn g(now: Now) { now.instant }"), ("planner", "")];
     let inline = inline.map(|(path, text)| (module(path), text.to_owned()));
-    assert_eq!(impure(&inline.into()), ["controller::leader has tracing::warn"]);
+    assert_eq!(impure(&inline.into()), ["reconciler::leader has tracing::warn"]);
 }
 
 #[test]
@@ -132,8 +123,10 @@ fn functions_have_at_most_70_lines() {
 /// The state of an object is changed in one file: whoever reads that file has seen all that may happen to it.
 #[test]
 fn methods_of_the_controller_stand_with_their_types() {
-    let mut sources = sources("src/controller", "main");
-    sources.insert(vec!["controller".to_owned()], std::fs::read_to_string("src/controller.rs").unwrap());
+    let mut sources = sources("src", "lib");
+    sources.retain(|module, _| {
+        module.first().is_some_and(|layer| ["controller", "election", "reconciler"].contains(&layer.as_str()))
+    });
     assert!(sources.len() > 50, "the files were not found");
     let strays = sources.iter().flat_map(|(module, text)| strays(text).map(move |name| (module.join("::"), name)));
     assert_eq!(strays.collect::<Vec<_>>(), []);

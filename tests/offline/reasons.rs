@@ -21,7 +21,7 @@ fn condition_reasons_are_documented() {
 
 #[test]
 fn event_reasons_are_documented() {
-    let source = read("src/controller/events/templates.rs");
+    let source = read("src/reconciler/events/templates.rs");
     let calls = source.split(['(', '\n']).map(str::trim).filter(|part| part.starts_with('"'));
     let reasons = calls.filter_map(|part| part[1..].split_once("\", \""));
     let reasons: BTreeSet<_> = reasons.map(|(reason, _)| reason.to_owned()).collect();

@@ -10,8 +10,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::controller::happening::RuleAmounts;
 use crate::model::quantity::Quantity;
+use crate::reconciler::happening::RuleAmounts;
 
 /// The most rules that have series of their own.
 const MAX_RULES: usize = 1000;

@@ -9,12 +9,12 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::pruner::{CHANGING, TRIES};
 use super::*;
 use crate::election::AtEnd;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::Interner;
 use crate::planner::tests::try_apply;
+use crate::reconciler::pruner::{CHANGING, TRIES};
 
 /// What becomes of one PATCH.
 enum Answer {

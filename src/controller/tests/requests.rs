@@ -3,10 +3,10 @@
 use kube::Client;
 
 use super::*;
-use crate::controller::effect::{Completion, Effect, Request};
 use crate::controller::executor::Executor;
-use crate::controller::limiter::{self, Limiter};
 use crate::model::api::NodeExtendedResourceStatus;
+use crate::reconciler::effect::{Completion, Effect, Request};
+use crate::reconciler::limiter::Slot;
 
 async fn send(client: Client, effect: Effect) -> Completion {
     let deadline = Instant::now() + Duration::from_secs(15);
@@ -24,7 +24,7 @@ async fn status_of_a_rule_that_is_gone_is_not_written() {
         let rule = network.read(|api| api.get(Kind::Rule, &key)).unwrap();
         let uid = if is_written { rule["metadata"]["uid"].as_str().unwrap() } else { uid };
         let (rule, status) = ("dongle".into(), Box::new(status.clone()));
-        let slot = Limiter::new(1, None).take(limiter::Kind::Status, Instant::now()).unwrap();
+        let slot = Slot::for_test();
         let effect = Effect::PatchStatus { slot, rule, uid: Some(uid.to_owned()), status };
         let patched = send(client.clone(), effect).await;
         let Completion::StatusPatched { result, .. } = patched else { panic!() };

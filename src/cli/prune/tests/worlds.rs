@@ -20,11 +20,12 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::cluster::client;
 use crate::cluster::clock::simulated;
-use crate::controller::readiness::Readiness;
-use crate::controller::{self, Diagnostics, Options, RolloutLimits};
+use crate::controller::{self, Diagnostics};
 use crate::election::Candidate;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::CONDITION_TYPE;
+use crate::reconciler::readiness::Readiness;
+use crate::reconciler::{Options, RolloutLimits};
 
 const DEFAULT_SEEDS: u64 = 100;
 const RESOURCES: [&str; 2] = ["example.com/dongle", "example.com/key"];
@@ -153,7 +154,7 @@ impl World {
             request_timeout: Duration::from_secs(15),
             mass_withdrawal_delay: Duration::ZERO,
             confinement_test: self.rng.bool(),
-            protection: crate::controller::ExpectedPolicy::Auto,
+            protection: crate::reconciler::ExpectedPolicy::Auto,
             node_condition: self.rng.bool(),
             max_rules_memory: 64 << 20,
             seed: self.rng.u64(..),

@@ -70,7 +70,7 @@ impl World {
             request_timeout: Duration::from_secs([5, 15][rng.usize(..2)]),
             mass_withdrawal_delay: Duration::from_secs([0, 30, 300][rng.usize(..3)]),
             confinement_test: rng.bool(),
-            protection: crate::controller::ExpectedPolicy::Auto,
+            protection: crate::reconciler::ExpectedPolicy::Auto,
             node_condition: rng.bool(),
             max_rules_memory: 64 << 20,
             seed,

@@ -118,7 +118,7 @@ impl Generator {
         }
     }
 
-    /// In the shape of the controller's request: `src/controller/executor.rs`.
+    /// In the shape of the controller's request: `src/reconciler/status.rs`.
     pub(super) fn rule_status(&mut self, _: &Model) -> Operation {
         let uid = self.pick(&[json!("@uid 0"), json!("@uid 0"), json!("@uid 1"), Value::Null]);
         let status = self.pick(&["True", "False"]);
@@ -187,7 +187,7 @@ impl Generator {
         Operation::Replace { kind: Kind::Lease, subresource: Subresource::None, object, manager }
     }
 
-    /// In the shape of the controller's request: `src/controller/events.rs`. Events about cluster-scoped objects are in
+    /// In the shape of the controller's request: `src/reconciler/events.rs`. Events about cluster-scoped objects are in
     /// `default`.
     pub(super) fn create_event(&mut self, _: &Model) -> Operation {
         let key = self.any_key(Kind::Event);
