@@ -40,17 +40,17 @@ pub(super) struct Snapshot {
 }
 
 /// A node.
-pub(in crate::cli) struct Entry {
-    pub(in crate::cli) node: Node,
-    pub(in crate::cli) ledger: Result<Ledger, InvalidLedger>,
+pub(crate) struct Entry {
+    pub(crate) node: Node,
+    pub(crate) ledger: Result<Ledger, InvalidLedger>,
     /// Resources in either map that no rule can declare, and that are not Kubernetes' own.
     pub(super) odd: BTreeSet<String>,
     /// What Node Feature Discovery says that it has written.
-    pub(in crate::cli) nfd: BTreeSet<String>,
+    pub(crate) nfd: BTreeSet<String>,
     /// What Gardener says that it has written.
-    pub(in crate::cli) gardener: BTreeSet<String>,
+    pub(crate) gardener: BTreeSet<String>,
     /// The resources in capacity that a kubelet owns, be it with others, each with its field manager.
-    pub(in crate::cli) plugins: BTreeMap<String, Arc<str>>,
+    pub(crate) plugins: BTreeMap<String, Arc<str>>,
 }
 
 /// The rules of the cluster. By default, none is known.
@@ -77,7 +77,7 @@ pub(super) struct Feature {
 }
 
 impl Entry {
-    pub(in crate::cli) fn new(object: Object, interner: &mut Interner) -> Self {
+    pub(crate) fn new(object: Object, interner: &mut Interner) -> Self {
         let Object { node, odd, nfd, gardener, plugins } = object;
         let node = Node::new(node, interner);
         let ledger = Ledger::parse(node.ledger.as_deref());
@@ -105,7 +105,7 @@ impl Rules {
 }
 
 /// A Node from the API server, with what planning does not read.
-pub(in crate::cli) struct Object {
+pub(crate) struct Object {
     node: ApiNode,
     odd: BTreeSet<String>,
     nfd: BTreeSet<String>,

@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a question has no answer.
 #[derive(Debug, Error)]
-pub(in crate::cli) enum AnswerError {
+pub(crate) enum AnswerError {
     /// No cluster can be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -52,7 +52,7 @@ pub(in crate::cli) enum AnswerError {
 
 /// Selects the cluster and the nodes, and the output.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Common {
+pub(crate) struct Common {
     /// Label selector of the nodes that count, as in kubectl: k=v, k!=v, k in (a,b), k notin (a,b), k and !k,
     /// separated by commas
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
@@ -63,7 +63,7 @@ pub(in crate::cli) struct Common {
 
 /// Selects the cluster and the output.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Shown {
+pub(crate) struct Shown {
     /// Output format
     ///
     /// json and yaml are an object with apiVersion and kind.
@@ -115,7 +115,7 @@ impl ShownPods {
 }
 
 /// An answer, which can be printed in every format.
-pub(in crate::cli) trait Answer: Serialize {
+pub(crate) trait Answer: Serialize {
     const KIND: &'static str;
 
     /// Returns the headings and lines of a table.
@@ -239,7 +239,7 @@ impl Printer<'_> {
 }
 
 impl Shown {
-    pub(in crate::cli) async fn connect(&self) -> Result<Client, AnswerError> {
+    pub(crate) async fn connect(&self) -> Result<Client, AnswerError> {
         Ok(self.cluster.connect().await?.client)
     }
 
@@ -255,7 +255,7 @@ impl Shown {
     }
 
     /// Prints an answer: data to standard output, and what it lacks to standard error.
-    pub(in crate::cli) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
+    pub(crate) fn print<A: Answer>(&self, answer: &A, gaps: &[String]) -> Result<(), AnswerError> {
         let text = self.render(answer, gaps)?;
         print_notes(gaps);
         print(&text).map_err(|error| failed(&error))

@@ -59,7 +59,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
   node-resource-advertiser history node-1 --resource example.com/dongle -w",
 ))]
 #[group(id = "subject", required = true, multiple = true, args = ["name", "rule", "resource"])]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Name of the node, node/NAME, or ner/NAME for a rule
     name: Option<String>,
     /// Show what is about this rule
@@ -123,7 +123,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "must be a duration, such as 30m or 1h30m".to_owned())
 }
 
-pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(crate) async fn run(args: Args) -> Result<(), AnswerError> {
     let scope = args.scope();
     let client = args.shown.connect().await?;
     // Before the first possible time there is nothing.

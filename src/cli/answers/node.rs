@@ -19,7 +19,7 @@ use crate::model::spelling::closest;
   # What node-1 has, and the pods of one namespace that use it
   node-resource-advertiser node node-1 -n team-a",
 ))]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Name of the node, or node/NAME
     name: String,
     #[command(flatten)]
@@ -53,7 +53,7 @@ struct NodeResource {
     share: ShareView,
 }
 
-pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(crate) async fn run(args: Args) -> Result<(), AnswerError> {
     let name = strip_kind(&args.name, "node", "no");
     args.common.answer(&args.repeat, |inventory| answer(inventory, name, args.shown.namespace())).await
 }

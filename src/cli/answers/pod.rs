@@ -24,7 +24,7 @@ pub(super) const NO_REQUESTS: &str =
   # What a pod requests, and who else does on its node
   node-resource-advertiser pod train-1 -n team-a",
 ))]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Name of the pod, pod/NAME, or NAMESPACE/NAME
     #[arg(value_name = "POD")]
     pod: String,
@@ -137,7 +137,7 @@ impl Place {
     }
 }
 
-pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(crate) async fn run(args: Args) -> Result<(), AnswerError> {
     let client = args.common.connect().await?;
     let place = Place::named(&args.pod, args.namespace.as_deref(), client.default_namespace())?;
     let Subject { pod, inventory, .. } = Subject::read(&args.common, &client, &place).await?;

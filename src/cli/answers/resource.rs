@@ -33,7 +33,7 @@ const PODS: usize = 5;
   # Every node that has some, by name
   node-resource-advertiser resource example.com/dongle -o name",
 ))]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Name of the resource, such as example.com/dongle
     name: String,
     #[command(flatten)]
@@ -88,7 +88,7 @@ struct NodeShare {
     share: ShareView,
 }
 
-pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(crate) async fn run(args: Args) -> Result<(), AnswerError> {
     let client = args.common.connect().await?;
     // Few may list policies, which no watch follows.
     let uncounted = match args.repeat.watch {

@@ -35,7 +35,7 @@ use crate::model::count::{few, plural};
   # What one pool of nodes has, again at each change
   node-resource-advertiser top -l pool=a -w",
 ))]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// Count pods of all namespaces: the default, since the scheduler does
     #[arg(short = 'A', long)]
     all_namespaces: bool,
@@ -105,7 +105,7 @@ struct Leftover {
     nodes: BTreeSet<String>,
 }
 
-pub(in crate::cli) async fn run(args: Args) -> Result<(), AnswerError> {
+pub(crate) async fn run(args: Args) -> Result<(), AnswerError> {
     match args.by {
         None => args.common.answer(&args.repeat, |inventory| Ok(top(inventory, args.sort_by))).await,
         Some(By::Namespace) => args.common.answer(&args.repeat, |inventory| Ok(Namespaces::new(inventory))).await,

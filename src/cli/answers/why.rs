@@ -51,7 +51,7 @@ Examples:
 
   # The same for a pod that kubectl has printed
   kubectl get pods -n team-a -o name | xargs -n1 node-resource-advertiser why -n team-a")]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     #[command(flatten)]
     asked: AskedArgs,
     /// Answer again each time that the answer changes, at most once per second, until the pods fit
@@ -67,7 +67,7 @@ pub(in crate::cli) struct Args {
 const LINES: usize = 25;
 
 /// Runs the command.
-pub(in crate::cli) async fn run(args: Args) -> Result<end::Verdict, end::Failure> {
+pub(crate) async fn run(args: Args) -> Result<end::Verdict, end::Failure> {
     Ok(print_why(&args).await?.verdict())
 }
 

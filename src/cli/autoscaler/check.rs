@@ -7,5 +7,5 @@
 
 pub(super) mod difference;
 pub(super) mod groups;
-pub(in crate::cli) mod overlays;
-pub(in crate::cli) mod sources;
+pub(crate) mod overlays;
+pub(crate) mod sources;

@@ -78,7 +78,7 @@ impl LabelKey {
 
 /// The labels that the templates of NodePools set.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct TemplateLabels(BTreeSet<String>);
+pub(crate) struct TemplateLabels(BTreeSet<String>);
 
 impl TemplateLabels {
     /// Adds those of an object, if it is a NodePool.

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::model::api::FIELD_MANAGER;
 
-pub(in crate::cli) const API_VERSION: &str = "karpenter.sh/v1alpha1";
-pub(in crate::cli) const KIND: &str = "NodeOverlay";
+pub(crate) const API_VERSION: &str = "karpenter.sh/v1alpha1";
+pub(crate) const KIND: &str = "NodeOverlay";
 
 /// The label of every overlay that this program prints; its value is [`FIELD_MANAGER`].
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -19,64 +19,64 @@ const RULE: &str = "noderesource.dev/rule";
 /// A NodeOverlay. An object from a cluster or a file may lack anything.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::cli) struct NodeOverlay {
-    pub(in crate::cli) api_version: String,
-    pub(in crate::cli) kind: String,
-    pub(in crate::cli) metadata: Metadata,
-    pub(in crate::cli) spec: Spec,
+pub(crate) struct NodeOverlay {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: Spec,
     #[serde(skip_serializing)]
-    pub(in crate::cli) status: Option<Status>,
+    pub(crate) status: Option<Status>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::cli) struct Metadata {
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) labels: Option<BTreeMap<String, String>>,
-    pub(in crate::cli) annotations: Option<BTreeMap<String, String>>,
+pub(crate) struct Metadata {
+    pub(crate) name: String,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in crate::cli) struct Spec {
+pub(crate) struct Spec {
     /// Empty for every instance type.
-    pub(in crate::cli) requirements: Vec<OverlayRequirement>,
+    pub(crate) requirements: Vec<OverlayRequirement>,
     /// Quantities, as text or numbers.
-    pub(in crate::cli) capacity: Option<BTreeMap<String, Value>>,
+    pub(crate) capacity: Option<BTreeMap<String, Value>>,
     /// From 1 to [`MAX_WEIGHT`]; without one, 0. Of overlays with the same resource, the heaviest wins; of two of the
     /// same weight, the one whose name is last in the alphabet
     /// (<https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/nodeoverlay/store.go>).
-    pub(in crate::cli) weight: Option<i64>,
+    pub(crate) weight: Option<i64>,
     /// The fields that this program never writes, such as the price.
     #[serde(flatten)]
-    pub(in crate::cli) others: BTreeMap<String, Value>,
+    pub(crate) others: BTreeMap<String, Value>,
 }
 
 pub(super) const MAX_WEIGHT: i64 = 10_000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(default)]
-pub(in crate::cli) struct OverlayRequirement {
-    pub(in crate::cli) key: String,
-    pub(in crate::cli) operator: String,
+pub(crate) struct OverlayRequirement {
+    pub(crate) key: String,
+    pub(crate) operator: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::cli) values: Vec<String>,
+    pub(crate) values: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::cli) struct Status {
-    pub(in crate::cli) conditions: Vec<OverlayCondition>,
+pub(crate) struct Status {
+    pub(crate) conditions: Vec<OverlayCondition>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(in crate::cli) struct OverlayCondition {
+pub(crate) struct OverlayCondition {
     #[serde(rename = "type")]
-    pub(in crate::cli) kind: String,
-    pub(in crate::cli) status: String,
-    pub(in crate::cli) reason: String,
-    pub(in crate::cli) message: String,
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 impl NodeOverlay {
@@ -91,13 +91,13 @@ impl NodeOverlay {
     }
 
     /// Returns the name of its rule, if this program printed it.
-    pub(in crate::cli) fn rule(&self) -> &str {
+    pub(crate) fn rule(&self) -> &str {
         let annotation = self.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RULE));
         annotation.unwrap_or(&self.metadata.name)
     }
 
     /// Returns whether this program printed it.
-    pub(in crate::cli) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         let labels = self.metadata.labels.as_ref();
         labels.and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == FIELD_MANAGER)
     }

@@ -16,19 +16,19 @@ use crate::planner::selector::{Requirement, Selection};
 
 /// What Karpenter must know of some rules.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Overlays {
+pub(crate) struct Overlays {
     /// The overlays, by resource, then by precedence.
-    pub(in crate::cli) overlays: Vec<NodeOverlay>,
+    pub(crate) overlays: Vec<NodeOverlay>,
     /// The rules without an overlay, with a sentence each.
-    pub(in crate::cli) unexpressed: BTreeMap<Arc<str>, String>,
+    pub(crate) unexpressed: BTreeMap<Arc<str>, String>,
     /// Sentences about rules that need none, and about what else must be set.
-    pub(in crate::cli) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Overlays {
     /// Returns the overlays of these rules. Where several overlays with the same resource apply to a node, the heaviest
     /// is that of the rule that the planner prefers. Of labels that `templates` lack, there is a note.
-    pub(in crate::cli) fn new(rules: &RuleSet, templates: &TemplateLabels) -> Self {
+    pub(crate) fn new(rules: &RuleSet, templates: &TemplateLabels) -> Self {
         let mut by_resource = BTreeMap::<_, Vec<&Arc<Rule>>>::new();
         for rule in rules.by_precedence() {
             by_resource.entry(rule.resource.as_str()).or_default().push(rule);

@@ -65,7 +65,7 @@ pub async fn rules(client: &Client) -> Result<Option<ClusterRules>, ClusterError
 }
 
 /// Compiles a rule of the cluster.
-pub(in crate::cli) fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
+pub(crate) fn present(object: DeserializeGuard<NodeExtendedResource>) -> ClusterRule {
     let name: Arc<str> = object.name_any().into();
     let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
     let generation = object.meta().generation;
@@ -140,7 +140,7 @@ pub async fn nodes(
 
 /// Lists the unfinished pods of nodes, those of a few at the same time. Returns each node with its pods, or with why they
 /// cannot be listed, in no particular order.
-pub(in crate::cli) fn list_pods<T>(
+pub(crate) fn list_pods<T>(
     client: &Client,
     nodes: Vec<T>,
     name: impl Fn(&T) -> &Arc<str>,

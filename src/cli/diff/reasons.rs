@@ -81,13 +81,13 @@ pub(super) fn change(
 }
 
 /// Returns what a rule declares, and, if the quantity is read from a node, which one it is there.
-pub(in crate::cli) fn declares(rule: &Rule, here: Option<Quantity>) -> String {
+pub(crate) fn declares(rule: &Rule, here: Option<Quantity>) -> String {
     let here = here.filter(|_| rule.quantity.fixed().is_none()).map(|here| format!("{here}: ")).unwrap_or_default();
     format!("rule {} declares {here}{}", rule.name, rule.quantity)
 }
 
 /// Returns why a rule is not simply advertised.
-pub(in crate::cli) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
+pub(crate) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<String> {
     let declares = declares(rule, None);
     Some(match outcome {
         // Reported for the node.

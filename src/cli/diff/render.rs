@@ -12,7 +12,7 @@ use super::totals::Total;
 pub use table::TableLimits;
 
 /// The version of the output for programs. It is not an API of the API server, like kubeadm's `output.kubeadm.k8s.io`.
-pub(in crate::cli) const API_VERSION: &str = "output.noderesource.dev/v1alpha1";
+pub(crate) const API_VERSION: &str = "output.noderesource.dev/v1alpha1";
 
 /// The output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

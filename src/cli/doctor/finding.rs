@@ -47,10 +47,10 @@ impl Severity {
 
 /// An object of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct ObjectName {
+pub(crate) struct ObjectName {
     pub(super) kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::cli) namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
     pub(super) name: String,
 }
 
@@ -65,7 +65,7 @@ impl ObjectName {
         Self::namespaced(kind, namespace, name)
     }
 
-    pub(in crate::cli) fn namespaced(kind: &'static str, namespace: &str, name: &str) -> Self {
+    pub(crate) fn namespaced(kind: &'static str, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: Some(namespace.to_owned()), name: name.to_owned() }
     }
 }
@@ -98,7 +98,7 @@ impl Finding {
 
 /// Why a check cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum NotRun {
+pub(crate) enum NotRun {
     /// You have no right to do this, such as `list nodes`.
     Forbidden(&'static str),
     /// A request failed otherwise.

@@ -62,7 +62,7 @@ struct Warning {
 }
 
 /// Reads the guards.
-pub(in crate::cli) async fn guards(requests: &Requests) -> Read<Guards> {
+pub(crate) async fn guards(requests: &Requests) -> Read<Guards> {
     let [adding, rejecting] = [
         ["mutatingadmissionpolicies", "list mutatingadmissionpolicies"],
         ["validatingadmissionpolicies", "list validatingadmissionpolicies"],
@@ -98,7 +98,7 @@ async fn policies(requests: &Requests, plural: &str, action: &'static str) -> Re
 }
 
 /// Reads the unfinished pods that guards select, and returns those that do not count: of one resource, or of all.
-pub(in crate::cli) async fn uncounted(
+pub(crate) async fn uncounted(
     requests: &Requests,
     guards: &Read<Guards>,
     resource: Option<&str>,

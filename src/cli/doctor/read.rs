@@ -37,7 +37,7 @@ use crate::model::node::{FactNames, Interner};
 use crate::planner::rules::{InvalidRule, Rule};
 use crate::reconciler::PROTECTION_LABEL;
 use crate::response::request_error::RequestError;
-pub(in crate::cli) use recent::version;
+pub(crate) use recent::version;
 use recent::{Recent, recent};
 #[cfg(test)]
 pub(super) use recent::{rejected_pod, repair};
@@ -159,7 +159,7 @@ async fn crd<T: DeserializeOwned>(requests: &Requests) -> Read<Option<T>> {
     }
 }
 
-pub(in crate::cli) async fn rules(requests: &Requests) -> Read<Option<Rules>> {
+pub(crate) async fn rules(requests: &Requests) -> Read<Option<Rules>> {
     let path = NodeExtendedResource::url_path(&(), None);
     let mut deleting = BTreeMap::new();
     let keep = |object: Value| match waits_for(&object) {
@@ -185,7 +185,7 @@ pub(super) fn waits_for(object: &Value) -> Option<(String, String)> {
 }
 
 /// Reads a rule.
-pub(in crate::cli) fn rule(object: Value) -> Option<RuleEntry> {
+pub(crate) fn rule(object: Value) -> Option<RuleEntry> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
     // Of an object that the CRD's validation would reject, as much as there is.
     let (name, resource) = (text("/metadata/name")?.into(), text("/spec/resourceName"));

@@ -21,7 +21,7 @@ use crate::model::quantity::Quantity;
 use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 
 /// Objects, or why they cannot be read.
-pub(in crate::cli) type Read<T> = Result<T, NotRun>;
+pub(crate) type Read<T> = Result<T, NotRun>;
 
 /// The objects that the checks look at.
 pub(super) struct Snapshot {
@@ -67,7 +67,7 @@ pub(super) struct Snapshot {
 
 /// The version of Kubernetes or of a kubelet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) struct Version {
+pub(crate) struct Version {
     pub(super) major: u32,
     pub(super) minor: u32,
     /// As it is reported, such as `v1.37.1`.
@@ -76,20 +76,20 @@ pub(in crate::cli) struct Version {
 
 /// The rules of the cluster.
 #[derive(Default)]
-pub(in crate::cli) struct Rules {
-    pub(in crate::cli) all: Vec<RuleEntry>,
+pub(crate) struct Rules {
+    pub(crate) all: Vec<RuleEntry>,
     /// The valid ones.
-    pub(in crate::cli) set: RuleSet,
+    pub(crate) set: RuleSet,
     /// What keeps each rule that is being deleted, by name. These declare nothing, and are not in the other two.
     pub(super) deleting: BTreeMap<String, String>,
 }
 
 /// A rule of the cluster, and its status.
-pub(in crate::cli) struct RuleEntry {
-    pub(in crate::cli) name: Arc<str>,
+pub(crate) struct RuleEntry {
+    pub(crate) name: Arc<str>,
     /// What it declares, also if it is invalid for another reason.
-    pub(in crate::cli) resource: Option<String>,
-    pub(in crate::cli) rule: Result<Arc<Rule>, InvalidRule>,
+    pub(crate) resource: Option<String>,
+    pub(crate) rule: Result<Arc<Rule>, InvalidRule>,
     pub(super) generation: Option<i64>,
     pub(super) status: NodeExtendedResourceStatus,
 }
@@ -160,7 +160,7 @@ pub(super) struct Binding {
 
 /// The policies of guards, by what they do.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cli) struct Guards {
+pub(crate) struct Guards {
     /// Those that add the request.
     pub(super) adding: GuardPolicies,
     /// Those that reject pods without it.
@@ -189,12 +189,12 @@ pub(super) struct GuardPolicy {
 
 /// An unfinished pod that a guard selects and that requests nothing of its resource.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Uncounted {
-    pub(in crate::cli) guard: String,
-    pub(in crate::cli) resource: String,
-    pub(in crate::cli) pod: ObjectName,
+pub(crate) struct Uncounted {
+    pub(crate) guard: String,
+    pub(crate) resource: String,
+    pub(crate) pod: ObjectName,
     /// Where it runs, if it has a node.
-    pub(in crate::cli) node: Option<String>,
+    pub(crate) node: Option<String>,
 }
 
 /// Returns what has been read.
@@ -308,7 +308,7 @@ fn leading_number(text: &str) -> Option<u32> {
 }
 
 impl Rules {
-    pub(in crate::cli) fn new(all: Vec<RuleEntry>) -> Self {
+    pub(crate) fn new(all: Vec<RuleEntry>) -> Self {
         let valid = all.iter().filter_map(|entry| entry.rule.as_ref().ok());
         Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all, deleting: BTreeMap::new() }
     }

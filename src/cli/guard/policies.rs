@@ -14,10 +14,10 @@ use crate::model::count::{NAMED, few};
 use crate::planner::rules::Rule;
 
 /// The label of all guards' objects.
-pub(in crate::cli) const LABEL: &str = "noderesource.dev/guard";
+pub(crate) const LABEL: &str = "noderesource.dev/guard";
 
 /// The annotation with the guarded resource.
-pub(in crate::cli) const RESOURCE: &str = "noderesource.dev/guarded-resource";
+pub(crate) const RESOURCE: &str = "noderesource.dev/guarded-resource";
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 

@@ -6,20 +6,20 @@ use kube::core::{NotUsed, Object};
 use serde::Deserialize;
 
 /// Where the API server has them.
-pub(in crate::cli) const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
+pub(crate) const DEVICE_CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 
 /// A DeviceClass, reduced to the resource that it maps.
-pub(in crate::cli) type DeviceClass = Object<ClassSpec, NotUsed>;
+pub(crate) type DeviceClass = Object<ClassSpec, NotUsed>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct ClassSpec {
+pub(crate) struct ClassSpec {
     extended_resource_name: Option<String>,
 }
 
 /// Returns the DeviceClass of each resource that one maps. Of several, the scheduler takes the youngest, and of those
 /// the first by name (KEP-5004).
-pub(in crate::cli) fn by_resource(mut classes: Vec<DeviceClass>) -> BTreeMap<String, String> {
+pub(crate) fn by_resource(mut classes: Vec<DeviceClass>) -> BTreeMap<String, String> {
     let age = |class: &DeviceClass| class.metadata.creation_timestamp.as_ref().map(|time| time.0);
     classes.sort_by(|one, other| age(one).cmp(&age(other)).then_with(|| other.metadata.name.cmp(&one.metadata.name)));
     // A later entry replaces an earlier one.

@@ -6,7 +6,7 @@ use crate::cli::diff::cluster::ClusterError;
 
 /// Why a cluster cannot be read. That it grants no right to list something is no such reason.
 #[derive(Debug, Error)]
-pub(in crate::cli) enum ReadError {
+pub(crate) enum ReadError {
     /// Neither nodes nor pods can be listed.
     #[error("you have no right to list nodes, nor pods: ask for the verb list on both. The server says: {0}")]
     Nothing(String),

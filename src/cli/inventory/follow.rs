@@ -36,7 +36,7 @@ use crate::response::error::{describe, describe_watch, list_code};
 const BURST: Duration = Duration::from_millis(50);
 
 /// Follows a cluster.
-pub(in crate::cli) struct Follower {
+pub(crate) struct Follower {
     changes: SelectAll<BoxStream<'static, Change>>,
     labels: LabelFilter,
     nodes: Kind<NodeName, Arc<NodeEntry>>,
@@ -69,7 +69,7 @@ impl Follower {
     ///
     /// # Errors
     /// If a list fails other than for a missing right.
-    pub(in crate::cli) async fn start(client: &Client, labels: LabelFilter) -> Result<Self, ReadError> {
+    pub(crate) async fn start(client: &Client, labels: LabelFilter) -> Result<Self, ReadError> {
         let seed = u64::from(std::process::id());
         let pages = |size: u32| watcher::Config::default().page_size(size);
         let node_events = watch_optional(all::<NodeObject>(client), pages(PAGE_SIZE), seed);
@@ -106,7 +106,7 @@ impl Follower {
     ///
     /// # Errors
     /// If refusals leave nothing to answer with.
-    pub(in crate::cli) fn inventory(&mut self) -> Result<Inventory, ReadError> {
+    pub(crate) fn inventory(&mut self) -> Result<Inventory, ReadError> {
         self.reader.forget_unused();
         let unserved = self.rules.state == State::Unserved;
         let lists = Lists {
@@ -139,7 +139,7 @@ impl Follower {
     ///
     /// # Errors
     /// If refusals leave nothing to answer with.
-    pub(in crate::cli) async fn change(&mut self, until: Instant) -> Result<(), ReadError> {
+    pub(crate) async fn change(&mut self, until: Instant) -> Result<(), ReadError> {
         self.next().await?;
         let until = until.max(Instant::now() + BURST);
         while let Ok(next) = timeout_at(until, self.next()).await {

@@ -10,12 +10,12 @@ use crate::cluster::stored::Stored;
 use crate::election::holder::{self, Kind};
 
 /// Returns whether a controller holds an unexpired Lease; `None` if Leases cannot be listed.
-pub(in crate::cli) async fn leads(client: &Client) -> Option<bool> {
+pub(crate) async fn leads(client: &Client) -> Option<bool> {
     Some(!leading(client).await?.is_empty())
 }
 
 /// Returns the unexpired Leases that controllers hold; `None` if Leases cannot be listed.
-pub(in crate::cli) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
+pub(crate) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
     let (label, value) = holder::LABEL;
     let params = ListParams::default().labels(&format!("{label}={value}"));
     let leases = Api::<Stored<Lease>>::all(client.clone()).list(&params).await.ok()?;

@@ -15,27 +15,27 @@ const UNSCHEDULABLE: Taint<'_> = Taint { key: "node.kubernetes.io/unschedulable"
 /// The only field that a selector of nodes can name.
 const NAME: &str = "metadata.name";
 /// The label by which pods name nodes.
-pub(in crate::cli) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The scheduler of pods that name none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Where a pod may be, and who decides it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::cli) struct Placement {
+pub(crate) struct Placement {
     /// `spec.nodeSelector`.
     labels: BTreeMap<String, String>,
     /// The terms of the required node affinity, one of which has to match; `None` without any.
     terms: Option<Vec<NodeSelectorTerm>>,
     tolerations: Vec<Toleration>,
     /// The scheduler that the pod asks for.
-    pub(in crate::cli) scheduler: String,
+    pub(crate) scheduler: String,
     /// Whether a scheduler has reported on the pod.
-    pub(in crate::cli) is_considered: bool,
+    pub(crate) is_considered: bool,
 }
 
 /// What keeps a pod off a node, whatever the node has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub(in crate::cli) enum Obstacle {
+pub(crate) enum Obstacle {
     /// The node is cordoned.
     Cordoned,
     /// A taint that the pod does not tolerate, as kubectl prints it.
@@ -59,7 +59,7 @@ impl fmt::Display for Obstacle {
 
 impl Placement {
     /// Reads what a pod says about nodes.
-    pub(in crate::cli) fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         let spec = pod.spec.clone().unwrap_or_default();
         let affinity = spec.affinity.and_then(|affinity| affinity.node_affinity);
         let required = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution);
@@ -74,7 +74,7 @@ impl Placement {
     }
 
     /// Returns what keeps the pod off a node, the first that the scheduler meets.
-    pub(in crate::cli) fn obstacle(&self, entry: &NodeEntry) -> Option<Obstacle> {
+    pub(crate) fn obstacle(&self, entry: &NodeEntry) -> Option<Obstacle> {
         let NodeEntry { node, readiness, .. } = entry;
         if readiness.is_cordoned && !self.tolerates(&UNSCHEDULABLE) {
             return Some(Obstacle::Cordoned);
@@ -113,7 +113,7 @@ impl Placement {
     }
 
     /// Returns the nodes that the pod names, if it may use no others.
-    pub(in crate::cli) fn named_nodes(&self) -> BTreeSet<&str> {
+    pub(crate) fn named_nodes(&self) -> BTreeSet<&str> {
         let mut names: BTreeSet<_> = self.labels.get(HOSTNAME).map(String::as_str).into_iter().collect();
         let of_terms = self.terms.iter().flatten().map(|term| {
             let fields = term.match_fields.iter().flatten().filter(|field| field.key == NAME);

@@ -12,53 +12,53 @@ use crate::model::quantity::Quantity;
 
 /// An unfinished pod that requests extended resources.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct PodEntry {
-    pub(in crate::cli) namespace: Box<str>,
-    pub(in crate::cli) name: Box<str>,
+pub(crate) struct PodEntry {
+    pub(crate) namespace: Box<str>,
+    pub(crate) name: Box<str>,
     /// The node that it is assigned to.
-    pub(in crate::cli) node: Option<NodeName>,
-    pub(in crate::cli) phase: Arc<str>,
-    pub(in crate::cli) priority: i32,
-    pub(in crate::cli) is_gated: bool,
-    pub(in crate::cli) is_terminating: bool,
+    pub(crate) node: Option<NodeName>,
+    pub(crate) phase: Arc<str>,
+    pub(crate) priority: i32,
+    pub(crate) is_gated: bool,
+    pub(crate) is_terminating: bool,
     /// Where the scheduler has made room for it, while it has no node.
-    pub(in crate::cli) nominated_node: Option<Box<str>>,
+    pub(crate) nominated_node: Option<Box<str>>,
     /// Why the scheduler found no node, in its own words.
-    pub(in crate::cli) message: Option<Arc<str>>,
+    pub(crate) message: Option<Arc<str>>,
     /// Why the pod failed, in the words of who decided so.
-    pub(in crate::cli) failure: Option<Box<str>>,
+    pub(crate) failure: Option<Box<str>>,
     /// The DeviceClasses that it requests by name.
-    pub(in crate::cli) device_classes: Box<[Box<str>]>,
+    pub(crate) device_classes: Box<[Box<str>]>,
     /// What it requests of nodes, by resource.
-    pub(in crate::cli) requests: Box<[(Arc<str>, Quantity)]>,
+    pub(crate) requests: Box<[(Arc<str>, Quantity)]>,
     /// What it has from a ResourceClaim, by resource.
-    pub(in crate::cli) claimed: Box<[(Arc<str>, Quantity)]>,
+    pub(crate) claimed: Box<[(Arc<str>, Quantity)]>,
     /// The cpu and memory that it requests.
-    pub(in crate::cli) compute: Compute,
+    pub(crate) compute: Compute,
     /// Whether something of it has run.
-    pub(in crate::cli) has_started: bool,
+    pub(crate) has_started: bool,
 }
 
 impl PodEntry {
     /// Returns whether the pod has finished: nothing of it runs, or will run, anymore.
-    pub(in crate::cli) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         matches!(&*self.phase, "Succeeded" | "Failed")
     }
 
     /// Returns whether an inventory has the pod: if it is unfinished and requests extended resources.
-    pub(in crate::cli) fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         let has_requests = !self.requests.is_empty() || !self.claimed.is_empty();
         has_requests && !self.is_finished()
     }
 
     /// Returns how much of a node's resource the pod requests.
-    pub(in crate::cli) fn requests(&self, resource: &str) -> Quantity {
+    pub(crate) fn requests(&self, resource: &str) -> Quantity {
         let found = self.requests.iter().find(|(name, _)| **name == *resource);
         found.map(|(_, quantity)| *quantity).unwrap_or_default()
     }
 
     /// Returns everything that the pod requests of a node, or has from a ResourceClaim instead.
-    pub(in crate::cli) fn all_requests(&self) -> Requests {
+    pub(crate) fn all_requests(&self) -> Requests {
         let mut all = Requests::default();
         self.requests.iter().for_each(|(resource, quantity)| all.add_amount(resource, *quantity));
         self.claimed.iter().for_each(|(resource, quantity)| all.add_claimed(resource, *quantity));
@@ -75,7 +75,7 @@ impl fmt::Display for PodEntry {
 
 /// Collects pods from pages of a list.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Pods {
+pub(crate) struct Pods {
     entries: Vec<Arc<PodEntry>>,
     /// What unfinished pods request of the cpu and memory of each node.
     compute: HashMap<NodeName, Compute>,
@@ -85,7 +85,7 @@ pub(in crate::cli) struct Pods {
 
 impl Pods {
     /// Adds a pod, unless it has finished or requests no extended resource.
-    pub(in crate::cli) fn add(&mut self, object: PodObject) {
+    pub(crate) fn add(&mut self, object: PodObject) {
         let entry = self.entry(object);
         if let (Some(node), false) = (&entry.node, entry.is_finished()) {
             *self.compute.entry(node.clone()).or_default() += entry.compute;
@@ -96,7 +96,7 @@ impl Pods {
     }
 
     /// Reduces a pod to what an inventory keeps.
-    pub(in crate::cli) fn entry(&mut self, object: PodObject) -> PodEntry {
+    pub(crate) fn entry(&mut self, object: PodObject) -> PodEntry {
         let PodObject { metadata, priority, is_gated, is_terminating, nominated_node, message, failure, pod } = object;
         let claimed: HashSet<_> = pod.claimed().collect();
         let (mut requests, mut from_claims) = (Vec::new(), Vec::new());
@@ -126,23 +126,23 @@ impl Pods {
     }
 
     /// Drops all pods.
-    pub(in crate::cli) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.compute.clear();
     }
 
     /// Drops strings that no pod has anymore.
-    pub(in crate::cli) fn forget_unused(&mut self) {
+    pub(crate) fn forget_unused(&mut self) {
         self.strings.retain(|text| Arc::strong_count(text) > 1);
     }
 
     /// Returns what the pods request of the cpu and memory of each node.
-    pub(in crate::cli) fn take_compute(&mut self) -> HashMap<NodeName, Compute> {
+    pub(crate) fn take_compute(&mut self) -> HashMap<NodeName, Compute> {
         std::mem::take(&mut self.compute)
     }
 
     /// Returns the pods by namespace and name.
-    pub(in crate::cli) fn finish(mut self) -> Vec<Arc<PodEntry>> {
+    pub(crate) fn finish(mut self) -> Vec<Arc<PodEntry>> {
         self.entries.sort_unstable_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
         self.entries
     }

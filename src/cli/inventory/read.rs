@@ -36,12 +36,12 @@ use crate::response::request_error::RequestError;
 const WAITING: &str = "spec.nodeName=,status.phase=Pending";
 
 /// Reads the nodes with these labels, and everything else.
-pub(in crate::cli) async fn inventory(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
+pub(crate) async fn inventory(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
     read(client, labels).await?.inventory(!labels.is_empty())
 }
 
 /// The same, for a question about a pod that has been read: something is known, whatever cannot be listed.
-pub(in crate::cli) async fn around_pod(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
+pub(crate) async fn around_pod(client: &Client, labels: &LabelFilter) -> Result<Inventory, ReadError> {
     Ok(read(client, labels).await?.around_pod(!labels.is_empty()))
 }
 
@@ -67,7 +67,7 @@ async fn read(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError>
 }
 
 /// Reads one pod, whatever it requests, and where it may be; `None` if there is no such pod.
-pub(in crate::cli) async fn pod(
+pub(crate) async fn pod(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -86,7 +86,7 @@ pub(in crate::cli) async fn pod(
 }
 
 /// Reads the pods without a node, of one namespace or of all, whatever they request. `labels` selects some of them.
-pub(in crate::cli) async fn waiting_pods(
+pub(crate) async fn waiting_pods(
     client: &Client,
     namespace: Option<&str>,
     labels: &Selector,
@@ -101,13 +101,13 @@ pub(in crate::cli) async fn waiting_pods(
 }
 
 /// Reads a pod, and where it may be.
-pub(in crate::cli) fn placed(object: Value) -> serde_json::Result<(PodEntry, Placement)> {
+pub(crate) fn placed(object: Value) -> serde_json::Result<(PodEntry, Placement)> {
     let placement = Placement::of(&K8sPod::deserialize(&object)?);
     Ok((Pods::default().entry(serde_json::from_value::<PodObject>(object)?), placement))
 }
 
 /// Reads the names of the resources that nodes have or rules declare, as far as they can be listed.
-pub(in crate::cli) async fn resource_names(client: &Client) -> BTreeSet<String> {
+pub(crate) async fn resource_names(client: &Client) -> BTreeSet<String> {
     let requests = requests(client);
     let labels = LabelFilter::default();
     let (nodes, rules) = tokio::join!(nodes(&requests, &labels), cluster::rules(client));
@@ -146,7 +146,7 @@ async fn nodes(requests: &Requests, labels: &LabelFilter) -> Result<BTreeMap<Nod
 }
 
 /// Returns the pods that count, and what all of them request of the cpu and memory of each node.
-pub(in crate::cli) async fn pods(
+pub(crate) async fn pods(
     requests: &Requests,
 ) -> Result<(Vec<Arc<PodEntry>>, HashMap<NodeName, Compute>), RequestError> {
     let mut pods = Pods::default();

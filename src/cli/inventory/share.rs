@@ -9,42 +9,42 @@ use crate::model::quantity::Quantity;
 
 /// Where one resource is, and who requests it.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Use<'i> {
+pub(crate) struct Use<'i> {
     /// The valid rules that declare it, by name.
-    pub(in crate::cli) rules: Vec<&'i Arc<str>>,
+    pub(crate) rules: Vec<&'i Arc<str>>,
     /// The DeviceClass that maps it: where a node does not have it, DRA provides it.
-    pub(in crate::cli) class: Option<&'i str>,
+    pub(crate) class: Option<&'i str>,
     /// The nodes that have it, or that a rule of it selects, or where pods request it.
-    pub(in crate::cli) shares: BTreeMap<&'i NodeName, Share<'i>>,
+    pub(crate) shares: BTreeMap<&'i NodeName, Share<'i>>,
     /// The pods without a node, each with its request.
-    pub(in crate::cli) waiting: Vec<Request<'i>>,
+    pub(crate) waiting: Vec<Request<'i>>,
     /// The pods that have it from a ResourceClaim, on nodes without any of their own, each with its request.
-    pub(in crate::cli) claimed: Vec<Request<'i>>,
+    pub(crate) claimed: Vec<Request<'i>>,
 }
 
 /// A pod, and how much of one resource it requests.
-pub(in crate::cli) type Request<'i> = (&'i PodEntry, Quantity);
+pub(crate) type Request<'i> = (&'i PodEntry, Quantity);
 
 /// One resource on one node.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Share<'i> {
-    pub(in crate::cli) capacity: Option<Quantity>,
-    pub(in crate::cli) allocatable: Option<Quantity>,
+pub(crate) struct Share<'i> {
+    pub(crate) capacity: Option<Quantity>,
+    pub(crate) allocatable: Option<Quantity>,
     /// Of the pods that are assigned to the node.
-    pub(in crate::cli) requested: Quantity,
-    pub(in crate::cli) pods: Vec<Request<'i>>,
+    pub(crate) requested: Quantity,
+    pub(crate) pods: Vec<Request<'i>>,
     /// Whether the node has been listed.
-    pub(in crate::cli) is_known: bool,
+    pub(crate) is_known: bool,
     /// Whether pods are assigned to the node, and it is not in the list of all nodes.
-    pub(in crate::cli) is_missing: bool,
+    pub(crate) is_missing: bool,
     /// Whether the node is ready and not cordoned.
-    pub(in crate::cli) takes_pods: bool,
+    pub(crate) takes_pods: bool,
     /// Whether a rule that declares the resource selects the node.
-    pub(in crate::cli) is_selected: bool,
+    pub(crate) is_selected: bool,
     /// Who wrote the value last, if not this project's controller.
-    pub(in crate::cli) manager: Option<&'i str>,
+    pub(crate) manager: Option<&'i str>,
     /// The rule that declared the value, if none does now and it leaves when it is unused.
-    pub(in crate::cli) leaving: Option<String>,
+    pub(crate) leaving: Option<String>,
 }
 
 impl<'i> Use<'i> {
@@ -53,43 +53,43 @@ impl<'i> Use<'i> {
     }
 
     /// Returns the sum over all nodes, in allocatable: what the scheduler counts.
-    pub(in crate::cli) fn total(&self) -> Quantity {
+    pub(crate) fn total(&self) -> Quantity {
         sum(self.shares.values().filter_map(|share| share.allocatable))
     }
 
     /// Returns what pods on nodes request, apart from nodes that do not exist.
-    pub(in crate::cli) fn requested(&self) -> Quantity {
+    pub(crate) fn requested(&self) -> Quantity {
         sum(self.shares.values().filter(|share| !share.is_missing).map(|share| share.requested))
     }
 
     /// Returns the sum of what is free on each node.
-    pub(in crate::cli) fn free(&self) -> Quantity {
+    pub(crate) fn free(&self) -> Quantity {
         sum(self.shares.values().map(Share::free))
     }
 
     /// Returns the part of what is free that is on nodes that take no pods.
-    pub(in crate::cli) fn blocked(&self) -> Quantity {
+    pub(crate) fn blocked(&self) -> Quantity {
         sum(self.shares.values().filter(|share| !share.takes_pods).map(Share::free))
     }
 
     /// Returns the node with the most of it free, among those that take pods; the first by name of several.
-    pub(in crate::cli) fn largest(&self) -> Option<(&'i NodeName, Quantity)> {
+    pub(crate) fn largest(&self) -> Option<(&'i NodeName, Quantity)> {
         let free = self.shares.iter().filter(|(_, share)| share.takes_pods).map(|(name, share)| (*name, share.free()));
         free.rev().max_by_key(|(_, free)| *free).filter(|(_, free)| !free.is_zero())
     }
 
     /// Returns the number of nodes that have some of it.
-    pub(in crate::cli) fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.shares.values().filter(|share| share.exists()).count()
     }
 
     /// Returns the number of nodes that have some of it, or that a rule of it selects.
-    pub(in crate::cli) fn expected_nodes(&self) -> usize {
+    pub(crate) fn expected_nodes(&self) -> usize {
         self.shares.values().filter(|share| share.exists() || share.is_selected).count()
     }
 
     /// Returns the field managers that wrote it on nodes where no rule of it applies, each once.
-    pub(in crate::cli) fn other_managers(&self) -> Vec<&'i str> {
+    pub(crate) fn other_managers(&self) -> Vec<&'i str> {
         let others = self.shares.values().filter(|share| share.exists() && !share.is_selected);
         let mut managers: Vec<_> = others.filter_map(|share| share.manager).collect();
         managers.sort_unstable();
@@ -98,7 +98,7 @@ impl<'i> Use<'i> {
     }
 
     /// Returns whether some node lists it, be it as 0: its device plugin may be down.
-    pub(in crate::cli) fn is_listed(&self) -> bool {
+    pub(crate) fn is_listed(&self) -> bool {
         self.values().next().is_some()
     }
 
@@ -108,7 +108,7 @@ impl<'i> Use<'i> {
     }
 
     /// Returns whether it is nothing but zeros that something has left on nodes, if everything could be listed.
-    pub(in crate::cli) fn is_leftover(&self) -> bool {
+    pub(crate) fn is_leftover(&self) -> bool {
         let is_used = !self.waiting.is_empty() || !self.claimed.is_empty() || !self.requested().is_zero();
         // A device plugin has capacity, and nothing allocatable, while all its devices are unhealthy.
         let is_zero = self.values().all(|value| value.is_zero());
@@ -123,13 +123,13 @@ impl<'i> Share<'i> {
     }
 
     /// Returns what a new pod can get: allocatable less what pods request, and never less than 0.
-    pub(in crate::cli) fn free(&self) -> Quantity {
+    pub(crate) fn free(&self) -> Quantity {
         let rest = self.allocatable.unwrap_or_default().saturating_sub(self.requested);
         rest.max(Quantity::default())
     }
 
     /// Returns how much more than allocatable pods request.
-    pub(in crate::cli) fn excess(&self) -> Quantity {
+    pub(crate) fn excess(&self) -> Quantity {
         let excess = self.requested.saturating_sub(self.allocatable.unwrap_or_default());
         excess.max(Quantity::default())
     }
@@ -140,6 +140,6 @@ impl<'i> Share<'i> {
 }
 
 /// Returns the sum of quantities.
-pub(in crate::cli) fn sum(quantities: impl Iterator<Item = Quantity>) -> Quantity {
+pub(crate) fn sum(quantities: impl Iterator<Item = Quantity>) -> Quantity {
     quantities.fold(Quantity::default(), Quantity::saturating_add)
 }

@@ -12,17 +12,17 @@ use crate::model::pod::object::PodObject;
 use crate::planner::rules::Rule;
 use pods::Pods;
 
-pub(in crate::cli) const DONGLE: &str = "example.com/dongle";
+pub(crate) const DONGLE: &str = "example.com/dongle";
 
 /// Returns a node with labels, and this number of dongles.
-pub(in crate::cli) fn node(name: &str, labels: &Value, dongles: &str) -> Value {
+pub(crate) fn node(name: &str, labels: &Value, dongles: &str) -> Value {
     let amounts = if dongles.is_empty() { json!({}) } else { json!({DONGLE: dongles, "cpu": "4"}) };
     json!({"metadata": {"name": name, "uid": name, "labels": labels},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
 /// Returns a pod that requests this number of dongles, on a node or on none (`""`).
-pub(in crate::cli) fn pod(name: &str, node: &str, dongles: &str) -> Value {
+pub(crate) fn pod(name: &str, node: &str, dongles: &str) -> Value {
     let mut spec = json!({"containers": [{"name": "a", "resources": {"requests": {DONGLE: dongles, "cpu": "1"}}}]});
     if !node.is_empty() {
         spec["nodeName"] = json!(node);
@@ -31,14 +31,14 @@ pub(in crate::cli) fn pod(name: &str, node: &str, dongles: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"phase": phase}})
 }
 
-pub(in crate::cli) fn rule(name: &str, spec: &Value) -> Rule {
+pub(crate) fn rule(name: &str, spec: &Value) -> Rule {
     let mut object = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
         "metadata": {"name": name}, "spec": {"resourceName": DONGLE, "quantity": 4}});
     object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     Rule::new(&serde_json::from_value::<NodeExtendedResource>(object).unwrap()).unwrap()
 }
 
-pub(in crate::cli) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule>) -> Inventory {
+pub(crate) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule>) -> Inventory {
     let mut interner = Interner::keeping(FactNames::All);
     let nodes = nodes.iter().map(|value| {
         let entry = NodeEntry::new(serde_json::from_value(value.clone()).unwrap(), &mut interner);

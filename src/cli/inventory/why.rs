@@ -24,7 +24,7 @@ const NAMED: usize = 3;
 
 /// Whether one node has enough of what a pod requests.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Answer {
+pub(crate) enum Answer {
     /// It has enough of each resource.
     Enough,
     /// It has too little of some.
@@ -37,10 +37,10 @@ pub(in crate::cli) enum Answer {
 /// Too little of one resource on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Shortage {
-    pub(in crate::cli) resource: Arc<str>,
+pub(crate) struct Shortage {
+    pub(crate) resource: Arc<str>,
     #[serde(serialize_with = "as_text")]
-    pub(in crate::cli) requested: Quantity,
+    pub(crate) requested: Quantity,
     #[serde(serialize_with = "as_text")]
     allocatable: Quantity,
     /// Absent if it is unknown what pods use.
@@ -48,15 +48,15 @@ pub(in crate::cli) struct Shortage {
     free: Option<Quantity>,
     /// The most that the node can have: what it has, or what a rule declares there.
     #[serde(serialize_with = "as_text")]
-    pub(in crate::cli) most: Quantity,
+    pub(crate) most: Quantity,
     /// Whether a rule declares it, nothing stands in the way, and it is not on the node.
     #[serde(rename = "notWrittenYet", skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::cli) is_unwritten: bool,
+    pub(crate) is_unwritten: bool,
     /// The pods that use it, those with the largest requests first.
     #[serde(rename = "pods", skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::cli) holders: Vec<String>,
+    pub(crate) holders: Vec<String>,
     #[serde(skip)]
-    pub(in crate::cli) reason: String,
+    pub(crate) reason: String,
 }
 
 fn as_text<S: Serializer>(quantity: &Quantity, serializer: S) -> Result<S::Ok, S::Error> {
@@ -79,21 +79,21 @@ struct Declarations {
 }
 
 /// An inventory, with what the answers about all its pods have in common.
-pub(in crate::cli) struct Counted<'i> {
-    pub(in crate::cli) inventory: &'i Inventory,
+pub(crate) struct Counted<'i> {
+    pub(crate) inventory: &'i Inventory,
     /// Who has, declares and requests each resource.
-    pub(in crate::cli) uses: BTreeMap<&'i str, Use<'i>>,
+    pub(crate) uses: BTreeMap<&'i str, Use<'i>>,
     /// What pods on each node request.
     requests: HashMap<&'i NodeName, NodeRequests>,
 }
 
 impl<'i> Counted<'i> {
-    pub(in crate::cli) fn new(inventory: &'i Inventory) -> Self {
+    pub(crate) fn new(inventory: &'i Inventory) -> Self {
         Self { inventory, uses: inventory.uses(), requests: inventory.requests() }
     }
 
     /// Returns for each node whether it has enough for a pod without a node.
-    pub(in crate::cli) fn nodes(&self, pod: &PodEntry) -> Vec<(&'i NodeName, Answer)> {
+    pub(crate) fn nodes(&self, pod: &PodEntry) -> Vec<(&'i NodeName, Answer)> {
         let reserved = reserved(self.inventory, pod);
         let nodes = self.inventory.nodes.iter().flatten();
         nodes
@@ -106,7 +106,7 @@ impl<'i> Counted<'i> {
     }
 
     /// Returns what a node has too little of for a pod, of cpu and memory; nothing where that is not known.
-    pub(in crate::cli) fn lacks(&self, name: &NodeName, pod: &PodEntry) -> Vec<String> {
+    pub(crate) fn lacks(&self, name: &NodeName, pod: &PodEntry) -> Vec<String> {
         let (Some(used), Some(entry)) = (&self.inventory.compute, self.inventory.node(&name.0)) else {
             return Vec::new();
         };
@@ -139,7 +139,7 @@ impl<'i> Counted<'i> {
 }
 
 /// Returns why a node does not have what rules declare there, for each resource for which that is so.
-pub(in crate::cli) fn unmet(inventory: &Inventory, name: &NodeName) -> BTreeMap<String, String> {
+pub(crate) fn unmet(inventory: &Inventory, name: &NodeName) -> BTreeMap<String, String> {
     let (Some(rules), Some(entry)) = (&inventory.rules, inventory.node(&name.0)) else { return BTreeMap::new() };
     let requests = inventory.requests();
     let node = OnNode { inventory, name, entry, requests: requests.get(name) };
@@ -174,7 +174,7 @@ fn reserved<'i>(inventory: &'i Inventory, pod: &PodEntry) -> HashMap<&'i str, Ve
 
 /// Returns how much of a resource the scheduler reserves, on the nodes of the inventory, for pods that it counts before
 /// this one.
-pub(in crate::cli) fn promised(inventory: &Inventory, pod: &PodEntry, resource: &str) -> Quantity {
+pub(crate) fn promised(inventory: &Inventory, pod: &PodEntry, resource: &str) -> Quantity {
     let reserved = reserved(inventory, pod).into_iter();
     let here = reserved.filter(|(node, _)| inventory.nodes.is_none() || inventory.node(node).is_some());
     sum(here.flat_map(|(_, pods)| pods).map(|other| other.requests(resource)))

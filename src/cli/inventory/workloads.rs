@@ -23,8 +23,8 @@ const MOST_FAILING: usize = 20;
 
 /// A kind of workload.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Kind {
-    pub(in crate::cli) word: &'static str,
+pub(crate) struct Kind {
+    pub(crate) word: &'static str,
     short: &'static str,
     kind: &'static str,
     group: &'static str,
@@ -41,7 +41,7 @@ const KINDS: [Kind; 5] = [
 impl Kind {
     /// Returns the kind that a word names, as kubectl takes and prints it: `deployment`, `deployments`, `deploy` or
     /// `deployment.apps`.
-    pub(in crate::cli) fn named(word: &str) -> Option<&'static Self> {
+    pub(crate) fn named(word: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| {
             let word = word.strip_suffix(kind.group).and_then(|word| word.strip_suffix('.')).unwrap_or(word);
             word == kind.word || word == kind.short || word.strip_suffix('s') == Some(kind.word)
@@ -55,33 +55,33 @@ impl Kind {
 
 /// A workload.
 #[derive(Debug)]
-pub(in crate::cli) struct Workload {
+pub(crate) struct Workload {
     /// `deployment/web`
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) selector: LabelSelector,
-    pub(in crate::cli) pods: Pods,
+    pub(crate) name: String,
+    pub(crate) selector: LabelSelector,
+    pub(crate) pods: Pods,
 }
 
 /// How many pods a workload has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Pods {
-    pub(in crate::cli) desired: i64,
-    pub(in crate::cli) existing: i64,
+pub(crate) struct Pods {
+    pub(crate) desired: i64,
+    pub(crate) existing: i64,
     /// Why no more can be created, in the words of its controller.
-    pub(in crate::cli) failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 /// A workload whose pods cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Failing {
-    pub(in crate::cli) namespace: String,
+pub(crate) struct Failing {
+    pub(crate) namespace: String,
     /// `replicaset/web-5d8f`
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) failure: String,
+    pub(crate) name: String,
+    pub(crate) failure: String,
 }
 
 /// Reads a workload; `None` if there is none.
-pub(in crate::cli) async fn workload(
+pub(crate) async fn workload(
     client: &Client,
     kind: &'static Kind,
     namespace: &str,
@@ -104,7 +104,7 @@ pub(in crate::cli) async fn workload(
 
 /// Returns the workloads whose pods cannot be created, of one namespace or of all, according to Events. A workload that has
 /// all its pods by now does not count.
-pub(in crate::cli) async fn failing_in(client: &Client, namespace: Option<&str>) -> Result<Vec<Failing>, RequestError> {
+pub(crate) async fn failing_in(client: &Client, namespace: Option<&str>) -> Result<Vec<Failing>, RequestError> {
     let requests = requests(client);
     let mut found = Vec::new();
     for failing in failing(events(&requests, namespace, "").await?).into_iter().take(MOST_FAILING) {
@@ -225,7 +225,7 @@ impl Pods {
         Self { desired, existing, failure }
     }
 
-    pub(in crate::cli) fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.existing < self.desired
     }
 }

@@ -5,25 +5,25 @@ use serde::Serialize;
 
 /// One thing that happened, or that is so now.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cli) struct Entry {
-    pub(in crate::cli) when: When,
-    pub(in crate::cli) source: Source,
+pub(crate) struct Entry {
+    pub(crate) when: When,
+    pub(crate) source: Source,
     /// The nodes that it is about, if the timeline is about several.
-    pub(in crate::cli) nodes: Vec<String>,
+    pub(crate) nodes: Vec<String>,
     /// The rule that it is about; `None` for nodes and Leases.
-    pub(in crate::cli) rule: Option<String>,
+    pub(crate) rule: Option<String>,
     /// The field manager, or what reported an Event; `None` if unknown.
-    pub(in crate::cli) who: Option<String>,
-    pub(in crate::cli) is_warning: bool,
+    pub(crate) who: Option<String>,
+    pub(crate) is_warning: bool,
     /// A sentence about the subject, without a period.
-    pub(in crate::cli) what: String,
+    pub(crate) what: String,
     /// The resources, parts of a node or fields of a rule that a field manager owns.
-    pub(in crate::cli) owns: Vec<String>,
+    pub(crate) owns: Vec<String>,
 }
 
 /// The time of an entry, in the order of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::cli) enum When {
+pub(crate) enum When {
     /// It has happened, and the object does not say when.
     Unknown,
     At(Timestamp),
@@ -33,7 +33,7 @@ pub(in crate::cli) enum When {
 
 /// Where an entry comes from; at one time, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub(in crate::cli) enum Source {
+pub(crate) enum Source {
     #[serde(rename = "metadata")]
     Metadata,
     #[serde(rename = "managedFields")]
@@ -52,7 +52,7 @@ pub(in crate::cli) enum Source {
 }
 
 impl Source {
-    pub(in crate::cli) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Metadata => "metadata",
             Self::ManagedFields => "managedFields",
@@ -83,6 +83,6 @@ impl From<Option<Timestamp>> for When {
 }
 
 /// Returns a time in RFC 3339, in UTC and whole seconds.
-pub(in crate::cli) fn seconds(time: Timestamp) -> String {
+pub(crate) fn seconds(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }

@@ -10,10 +10,10 @@ use crate::model::node::UNKNOWN_MANAGER;
 
 /// An entry of managedFields.
 #[derive(Clone, Copy)]
-pub(in crate::cli) struct Owner<'a>(&'a ManagedFieldsEntry);
+pub(crate) struct Owner<'a>(&'a ManagedFieldsEntry);
 
 /// Returns the entries of an object.
-pub(in crate::cli) fn owners(metadata: &ObjectMeta) -> impl Iterator<Item = Owner<'_>> {
+pub(crate) fn owners(metadata: &ObjectMeta) -> impl Iterator<Item = Owner<'_>> {
     metadata.managed_fields.iter().flatten().map(Owner)
 }
 
@@ -25,11 +25,11 @@ pub(super) fn of_field(metadata: &ObjectMeta, path: &[&str]) -> Option<String> {
 }
 
 impl<'a> Owner<'a> {
-    pub(in crate::cli) fn name(self) -> &'a str {
+    pub(crate) fn name(self) -> &'a str {
         self.0.manager.as_deref().unwrap_or(UNKNOWN_MANAGER)
     }
 
-    pub(in crate::cli) fn entry(self) -> &'a ManagedFieldsEntry {
+    pub(crate) fn entry(self) -> &'a ManagedFieldsEntry {
         self.0
     }
 
@@ -38,7 +38,7 @@ impl<'a> Owner<'a> {
     }
 
     /// Returns the fields below a path, such as `["f:status", "f:capacity"]`.
-    pub(in crate::cli) fn field(self, path: &[&str]) -> Option<&'a Value> {
+    pub(crate) fn field(self, path: &[&str]) -> Option<&'a Value> {
         let fields = &self.0.fields_v1.as_ref()?.0;
         path.iter().try_fold(fields, |fields, key| fields.get(key))
     }

@@ -33,7 +33,7 @@ const NAMESPACE: &str = "default";
 
 /// Why the past cannot be read.
 #[derive(Debug, Error)]
-pub(in crate::cli) enum ReadError {
+pub(crate) enum ReadError {
     #[error("there is no {kind} {name}{}", .close.as_ref().map(|close| format!("; is it {close}?")).unwrap_or_default())]
     NotFound { kind: &'static str, name: String, close: Option<String> },
     #[error("you have no right to {verb} {what}: ask for the verb {verb} on nodes. The server says: {why}")]
@@ -43,14 +43,14 @@ pub(in crate::cli) enum ReadError {
 }
 
 /// What was read about the past.
-pub(in crate::cli) struct Material {
-    pub(in crate::cli) records: Records,
+pub(crate) struct Material {
+    pub(crate) records: Records,
     /// What could not be read; sentences without a period.
-    pub(in crate::cli) gaps: Vec<String>,
+    pub(crate) gaps: Vec<String>,
 }
 
 /// Reads everything that the scope is about.
-pub(in crate::cli) async fn material(client: &Client, scope: &Scope) -> Result<Material, ReadError> {
+pub(crate) async fn material(client: &Client, scope: &Scope) -> Result<Material, ReadError> {
     let requests = lists::requests(client);
     // A name that does not exist is an error, whatever else cannot be read.
     let one = match &scope.node {

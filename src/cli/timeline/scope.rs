@@ -7,13 +7,13 @@ use crate::model::ledger::Ledger;
 
 /// One node, one rule, one resource, or what several of them have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::cli) struct Scope {
+pub(crate) struct Scope {
     /// Without it, all nodes.
-    pub(in crate::cli) node: Option<String>,
+    pub(crate) node: Option<String>,
     /// Without it, all rules.
-    pub(in crate::cli) rule: Option<String>,
+    pub(crate) rule: Option<String>,
     /// Without it, all resources.
-    pub(in crate::cli) resource: Option<String>,
+    pub(crate) resource: Option<String>,
 }
 
 impl Scope {
@@ -23,7 +23,7 @@ impl Scope {
     }
 
     /// Returns whether it is about a rule that declares this resource, if it is known.
-    pub(in crate::cli) fn has_rule(&self, name: &str, declares: Option<&str>) -> bool {
+    pub(crate) fn has_rule(&self, name: &str, declares: Option<&str>) -> bool {
         self.rule.as_deref().is_none_or(|rule| rule == name)
             && self.resource.as_deref().is_none_or(|resource| declares == Some(resource))
     }

@@ -11,18 +11,18 @@ use crate::model::label::printable;
 /// Something that is not as the rules declare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Difference {
+pub(crate) struct Difference {
     /// The object or node group that has it, such as `NodeOverlay dongle`.
-    pub(in crate::cli) object: String,
+    pub(crate) object: String,
     /// The field, tag, label or annotation, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::cli) field: Option<String>,
+    pub(crate) field: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<String>,
     /// A sentence, without a period.
-    pub(in crate::cli) message: String,
+    pub(crate) message: String,
 }
 
 impl Difference {
@@ -41,11 +41,11 @@ impl Difference {
 
 /// What a comparison found.
 #[derive(Debug, Default)]
-pub(in crate::cli::autoscaler) struct Comparison {
-    pub(in crate::cli::autoscaler) differences: Vec<Difference>,
+pub(crate) struct Comparison {
+    pub(crate) differences: Vec<Difference>,
     /// How many objects or values were expected.
-    pub(in crate::cli::autoscaler) compared: usize,
-    pub(in crate::cli::autoscaler) notes: Vec<String>,
+    pub(crate) compared: usize,
+    pub(crate) notes: Vec<String>,
 }
 
 /// The comparison, for programs.
@@ -60,11 +60,7 @@ struct Document<'t> {
 }
 
 impl Comparison {
-    pub(in crate::cli::autoscaler) fn render(
-        &self,
-        unexpressed: &[String],
-        format: Format,
-    ) -> Result<String, AutoscalerError> {
+    pub(crate) fn render(&self, unexpressed: &[String], format: Format) -> Result<String, AutoscalerError> {
         let differences = &self.differences;
         if format != Format::Text {
             let kind = "AutoscalerCheck";

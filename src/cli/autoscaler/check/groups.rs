@@ -8,7 +8,7 @@ use crate::model::quantity::Quantity;
 use crate::model::resource_name::is_extended;
 
 /// Compares what an autoscaler should know of a group with what it knows.
-pub(in crate::cli::autoscaler) fn compare(form: Form, group: &Group, found: &Pairs) -> Comparison {
+pub(crate) fn compare(form: Form, group: &Group, found: &Pairs) -> Comparison {
     let expected = form.express(&group.values).pairs;
     let mut comparison = Comparison { compared: expected.len(), ..Comparison::default() };
     for (key, value) in &expected {

@@ -10,7 +10,7 @@ use crate::model::quantity::Quantity;
 
 /// Compares the overlays that the rules need with those that exist. Others count only where they take the effect of
 /// one of ours.
-pub(in crate::cli::autoscaler) fn compare(expected: &[NodeOverlay], found: &[NodeOverlay]) -> Comparison {
+pub(crate) fn compare(expected: &[NodeOverlay], found: &[NodeOverlay]) -> Comparison {
     let mut differences = Vec::new();
     let by_name: BTreeMap<_, _> = found.iter().map(|overlay| (&*overlay.metadata.name, overlay)).collect();
     let names: BTreeSet<_> = expected.iter().map(|overlay| &*overlay.metadata.name).collect();
@@ -83,7 +83,7 @@ fn resources(overlay: &NodeOverlay) -> impl Iterator<Item = &String> {
 }
 
 /// Compares all fields that this program writes, except for the weight, which depends on the other rules.
-pub(in crate::cli) fn fields(expected: &NodeOverlay, found: &NodeOverlay) -> Vec<Difference> {
+pub(crate) fn fields(expected: &NodeOverlay, found: &NodeOverlay) -> Vec<Difference> {
     let object = &object(expected);
     let mut differences = Vec::new();
     let metadata = [

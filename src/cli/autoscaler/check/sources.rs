@@ -17,7 +17,7 @@ use crate::cli::lists;
 use crate::manifest::{self, Inputs, Limits};
 
 /// Where Karpenter's overlays are.
-pub(in crate::cli) const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
+pub(crate) const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
 
 /// The group of Cluster API's objects.
 const CLUSTER_API: &str = "/apis/cluster.x-k8s.io";
@@ -28,14 +28,14 @@ const MACHINES: [(&str, &str); 3] =
 
 /// The tags, labels or annotations of a node group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::cli::autoscaler) struct Pairs {
+pub(crate) struct Pairs {
     /// What has them, such as `MachineDeployment default/workers`.
-    pub(in crate::cli::autoscaler) object: String,
-    pub(in crate::cli::autoscaler) pairs: BTreeMap<String, String>,
+    pub(crate) object: String,
+    pub(crate) pairs: BTreeMap<String, String>,
 }
 
 /// Reads the NodeOverlays in a file or folder.
-pub(in crate::cli::autoscaler) fn overlays(path: &Path) -> Result<Vec<NodeOverlay>, AutoscalerError> {
+pub(crate) fn overlays(path: &Path) -> Result<Vec<NodeOverlay>, AutoscalerError> {
     let overlays = objects(path)?.into_iter().filter(|object| object["kind"] == KIND);
     let decoded = overlays.map(|object| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -46,7 +46,7 @@ pub(in crate::cli::autoscaler) fn overlays(path: &Path) -> Result<Vec<NodeOverla
 }
 
 /// Lists the NodeOverlays of the cluster.
-pub(in crate::cli::autoscaler) async fn cluster_overlays(client: &Client) -> Result<Vec<NodeOverlay>, AutoscalerError> {
+pub(crate) async fn cluster_overlays(client: &Client) -> Result<Vec<NodeOverlay>, AutoscalerError> {
     let listed = lists::all(&lists::requests(client), OVERLAYS).await;
     listed.map_err(|error| match error.code() {
         Some(StatusCode::NOT_FOUND) => AutoscalerError::Check(
@@ -59,11 +59,7 @@ pub(in crate::cli::autoscaler) async fn cluster_overlays(client: &Client) -> Res
 }
 
 /// Reads what a file says of a group.
-pub(in crate::cli::autoscaler) fn pairs(
-    form: Form,
-    path: &Path,
-    group: Option<&str>,
-) -> Result<Pairs, AutoscalerError> {
+pub(crate) fn pairs(form: Form, path: &Path, group: Option<&str>) -> Result<Pairs, AutoscalerError> {
     let name = path.display().to_string();
     let Form::Tags(tags) = form else {
         let objects = objects(path)?;
@@ -83,10 +79,7 @@ pub(in crate::cli::autoscaler) fn pairs(
 }
 
 /// Finds the group among Cluster API's objects of the cluster.
-pub(in crate::cli::autoscaler) async fn cluster_machines(
-    client: &Client,
-    group: Option<&str>,
-) -> Result<Pairs, AutoscalerError> {
+pub(crate) async fn cluster_machines(client: &Client, group: Option<&str>) -> Result<Pairs, AutoscalerError> {
     let requests = lists::requests(client);
     let api: Value = requests
         .send(http::Request::get(CLUSTER_API).body(Vec::new()).map_err(kube::core::request::Error::BuildRequest))

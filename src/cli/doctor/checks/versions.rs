@@ -7,8 +7,8 @@ use crate::cli::doctor::snapshot::{Snapshot, Version, known};
 
 /// The versions of Kubernetes that docs/compatibility.md lists: the oldest that is supported, and the newest that has
 /// been tested.
-pub(in crate::cli::doctor) const OLDEST: (u32, u32) = (1, 30);
-pub(in crate::cli::doctor) const NEWEST: (u32, u32) = (1, 37);
+pub(crate) const OLDEST: (u32, u32) = (1, 30);
+pub(crate) const NEWEST: (u32, u32) = (1, 37);
 
 /// How many minor versions a kubelet may be older than its API server:
 /// <https://kubernetes.io/releases/version-skew-policy/>.

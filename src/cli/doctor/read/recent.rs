@@ -39,7 +39,7 @@ pub(super) async fn recent(requests: &Requests) -> Recent {
 }
 
 /// Returns the version and the time of the API server.
-pub(in crate::cli) async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
+pub(crate) async fn version(requests: &Requests) -> (Read<Version>, Timestamp) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Info {
@@ -69,7 +69,7 @@ async fn rejected(requests: &Requests, now: Timestamp) -> Read<Vec<RejectedPod>>
 }
 
 /// Reads a failed pod, if a kubelet has rejected it lately for want of an extended resource (`OutOf<resource>`).
-pub(in crate::cli::doctor) fn rejected_pod(pod: Pod, now: Timestamp) -> Option<RejectedPod> {
+pub(crate) fn rejected_pod(pod: Pod, now: Timestamp) -> Option<RejectedPod> {
     let status = pod.status?;
     let resource = status.reason?.strip_prefix("OutOf")?.to_owned();
     let since = status.start_time.or_else(|| pod.metadata.creation_timestamp.clone())?;
@@ -98,7 +98,7 @@ async fn repairs(requests: &Requests, now: Timestamp) -> Read<Vec<Repair>> {
 }
 
 /// Reads the message of a repair of a 0: `Repaired <resource> on <node>: 0 (by <manager>) -> …`.
-pub(in crate::cli::doctor) fn repair(message: &str) -> Option<Repair> {
+pub(crate) fn repair(message: &str) -> Option<Repair> {
     let (resource, rest) = message.strip_prefix("Repaired ")?.split_once(" on ")?;
     let (node, rest) = rest.split_once(": ")?;
     let (manager, _) = rest.strip_prefix("0 (by ")?.split_once(") -> ")?;

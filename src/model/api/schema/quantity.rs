@@ -8,7 +8,7 @@ use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
 /// The number of quantities in `nodeLabel.values`.
 pub const MAX_ENTRIES: usize = 512;
 
-pub(in crate::model::api) fn quantity(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn quantity(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "maxLength": MAX_QUANTITY_LENGTH,
@@ -57,7 +57,7 @@ fn quantity_rules(it: &str, nothing: &str) -> [(String, String); 4] {
 
 /// A table of quantities by the value of a label. Kubernetes 1.30 estimates each text of an int-or-string as long as a
 /// request, so an entry is a variable of a list, which counts as long as the table has entries.
-pub(in crate::model::api) fn quantities_by_value(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn quantities_by_value(_: &mut SchemaGenerator) -> Schema {
     let mut rules = vec![
         rule("self.size() > 0", "the table is empty: write an entry for each value of the label, such as m5.large: 24"),
         rule_of_each(&format!("key.size() <= 63 && key.matches('{LABEL_VALUE}')"), BAD_VALUE),
