@@ -15,6 +15,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`cli`] | arguments, one file per command, output formats, exit codes |
+//! | [`inspect`] | readers of a cluster or of files, and the engines of the commands that read: pure functions |
 //! | [`controller`] | the shell: the loop, the executor, log, metrics, endpoints; the loop of `prune` |
 //! | [`cluster`] | the client, requests about nodes, paging, watches, reading and writing the Lease |
 //! | [`reconciler`] | what the controller sends, and when: nodes, rules, queue, limits, statuses, Events; no I/O, no clock |
@@ -29,6 +30,7 @@ pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod election;
+pub mod inspect;
 pub mod manifest;
 pub mod model;
 pub mod planner;

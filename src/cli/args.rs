@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::duration::parse_duration;
-use super::hint;
 use super::message::print_message;
 use crate::cluster::client::{self, ConnectError, Connection};
 use crate::cluster::config::ClusterOptions;
+use crate::inspect::hint;
 
 /// Selects the cluster, with kubectl's flags.
 #[derive(Debug, Default, clap::Args)]

@@ -3,18 +3,17 @@
 //!
 //! A plugin shows commands in its help as they are typed, and without a command it runs `top`.
 
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Parser};
 
 use super::help;
+use crate::inspect::program::{NAME, stem, typed};
 
 /// The prefix of the names under which kubectl runs the program to complete words.
 const COMPLETER: &str = "kubectl_complete-";
 
-const NAME: &str = env!("CARGO_PKG_NAME");
 const DEFAULT: &str = "top";
 const CONTROLLER: &str = "run";
 
@@ -82,21 +81,6 @@ fn words_of_option(command: &Command, word: &str) -> Option<usize> {
         }
     };
     Some(if option.get_action().takes_values() && !has_value { 2 } else { 1 })
-}
-
-fn stem(program: &OsStr) -> Option<&str> {
-    Path::new(program).file_stem()?.to_str()
-}
-
-/// Returns how kubectl calls this program, if it does.
-fn typed(program: &OsStr) -> Option<String> {
-    let plugin = stem(program)?.strip_prefix("kubectl-")?;
-    Some(format!("kubectl {}", plugin.replace('_', "-")))
-}
-
-/// Returns how this program is called: `kubectl ner` as a plugin.
-pub(super) fn program() -> String {
-    std::env::args_os().next().and_then(|program| typed(&program)).unwrap_or_else(|| NAME.to_owned())
 }
 
 /// Returns the command without what a plugin rejects.

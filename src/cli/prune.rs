@@ -22,6 +22,7 @@ use super::printer::{Line, Printer};
 use super::{hint, stop};
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::election::AtEnd;
+use crate::inspect::hint;
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Leaving};

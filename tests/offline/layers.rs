@@ -7,8 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// From the bottom up, as the table in `src/lib.rs` lists them.
-const LAYERS: [&str; 10] =
-    ["model", "response", "planner", "election", "manifest", "validate", "reconciler", "cluster", "controller", "cli"];
+const LAYERS: [&str; 11] = [
+    "model",
+    "response",
+    "planner",
+    "election",
+    "manifest",
+    "validate",
+    "reconciler",
+    "cluster",
+    "controller",
+    "inspect",
+    "cli",
+];
 
 /// The path of a module: `[]` for the root, `["model", "node"]`.
 type Module = Vec<String>;

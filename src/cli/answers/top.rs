@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::answer::{Answer, AnswerError, Common, Repeat};
 use super::namespaces::{Namespaces, percent};
 use super::view::{Pending, ResourceView, Supply, UNKNOWN, explain_marks};
-use crate::cli::hint;
 use crate::cli::inventory::Inventory;
 use crate::cli::inventory::share::Use;
 use crate::cli::table::{Cell, Row};
+use crate::inspect::hint;
 use crate::model::count::{few, plural};
 
 /// Show every extended resource: who declares it, and what is requested and free

@@ -9,7 +9,7 @@ use super::pods::PodEntry;
 use super::{Inventory, NodeEntry};
 use crate::cli::diff::order::NodeName;
 use crate::cli::diff::rules::{ClusterRule, Rules};
-use crate::cli::lists::{NOT_INSTALLED, Refusal};
+use crate::inspect::lists::{NOT_INSTALLED, Refusal};
 use crate::model::compute::Compute;
 
 /// The lists of a cluster at about one moment.

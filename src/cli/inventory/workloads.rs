@@ -11,10 +11,10 @@ use kube::core::Request;
 use serde::Deserialize;
 
 use super::error::ReadError;
-use crate::cli::lists::requests;
 use crate::cluster::paging::{self, EVENT_PAGE_SIZE};
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
+use crate::inspect::lists::requests;
 use crate::model::label;
 use crate::response::request_error::RequestError;
 

@@ -15,11 +15,11 @@ use thiserror::Error;
 
 use super::records::{NodeRecord, Records, RuleObject};
 use super::scope::Scope;
-use crate::cli::lists::{self, NOT_INSTALLED, is_not_served};
 use crate::cluster::paging::{self, EVENT_PAGE_SIZE, PAGE_SIZE};
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::{Stored, remove_odd_times};
 use crate::election::holder;
+use crate::inspect::lists::{self, NOT_INSTALLED, is_not_served};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label;
 use crate::model::ledger::Ledger;

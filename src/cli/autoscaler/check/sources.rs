@@ -13,7 +13,7 @@ use crate::cli::autoscaler::error::AutoscalerError;
 use crate::cli::autoscaler::forms::Form;
 use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
 use crate::cli::autoscaler::tags::Tags;
-use crate::cli::lists;
+use crate::inspect::lists;
 use crate::manifest::{self, Inputs, Limits};
 
 /// Where Karpenter's overlays are.

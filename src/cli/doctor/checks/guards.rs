@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{GuardPolicies, GuardPolicy, Guards, Snapshot, known};
-use crate::cli::hint;
+use crate::inspect::hint;
 use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
 

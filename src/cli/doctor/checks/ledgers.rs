@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
-use crate::cli::hint;
+use crate::inspect::hint;
 use crate::model::api::DeletionPolicy;
 use crate::model::quantity::Quantity;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::controller;
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{NodeEntry, RuleEntry, Snapshot, known};
-use crate::cli::hint;
+use crate::inspect::hint;
 use crate::model::api::Reason;
 use crate::model::count::plural;
 

@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use crate::cli::doctor::finding::{NotRun, ObjectName};
 use crate::cli::doctor::snapshot::{Read, RejectedPod, Repair, Version};
-use crate::cli::lists::list;
 use crate::cluster::clock;
 use crate::cluster::node_client::POD_PAGE_SIZE;
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
+use crate::inspect::lists::list;
 use crate::model::resource_name::is_extended;
 
 /// How long an Event counts.

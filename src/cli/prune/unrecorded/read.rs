@@ -17,11 +17,11 @@ use crate::cli::doctor::read::{rules, version};
 use crate::cli::doctor::snapshot::Rules;
 use crate::cli::inventory::pods::PodEntry;
 use crate::cli::inventory::read::pods;
-use crate::cli::lists;
 use crate::cli::timeline::field_owners::owners;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::Requests;
+use crate::inspect::lists;
 use crate::model::node::{FactNames, Interner};
 use crate::response::request_error::RequestError;
 

@@ -16,27 +16,27 @@ use crate::response::request_error::RequestError;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a cluster lacks that does not serve the kind of rules.
-pub(super) const NOT_INSTALLED: &str =
+pub(crate) const NOT_INSTALLED: &str =
     "the cluster has no CustomResourceDefinition of rules: node-resource-advertiser is not installed";
 
 /// Why a list is refused, in the API server's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal(pub(super) String);
+pub(crate) struct Refusal(pub(crate) String);
 
 impl Refusal {
     /// Returns what an answer lacks in consequence, without a period.
-    pub(super) fn gap(&self, kind: &str, lack: &str) -> String {
+    pub(crate) fn gap(&self, kind: &str, lack: &str) -> String {
         format!("you have no right to list {kind}: {lack} (the server says: {})", self.0)
     }
 }
 
 /// Returns what sends the requests of a command that reads.
-pub(super) fn requests(client: &Client) -> Requests {
+pub(crate) fn requests(client: &Client) -> Requests {
     Requests::new(client.clone(), TIMEOUT)
 }
 
 /// Lists objects, and keeps a part of each.
-pub(super) async fn list<T: DeserializeOwned, U>(
+pub(crate) async fn list<T: DeserializeOwned, U>(
     requests: &Requests,
     path: &str,
     params: ListParams,
@@ -47,7 +47,7 @@ pub(super) async fn list<T: DeserializeOwned, U>(
 }
 
 /// Lists all objects at a path.
-pub(super) async fn all<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
+pub(crate) async fn all<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
     list(requests, path, ListParams::default(), Some).await
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn all<T: DeserializeOwned>(requests: &Requests, path: &str) ->
 ///
 /// # Errors
 /// If the list fails otherwise.
-pub(super) fn granted<T>(list: Result<T, RequestError>) -> Result<Result<T, Refusal>, RequestError> {
+pub(crate) fn granted<T>(list: Result<T, RequestError>) -> Result<Result<T, Refusal>, RequestError> {
     match list {
         Err(error) if error.code() == Some(StatusCode::FORBIDDEN) => Ok(Err(Refusal(error.to_string()))),
         list => list.map(Ok),
@@ -66,7 +66,7 @@ pub(super) fn granted<T>(list: Result<T, RequestError>) -> Result<Result<T, Refu
 ///
 /// # Errors
 /// If the list fails otherwise.
-pub(super) fn granted_or_gap<T: Default>(
+pub(crate) fn granted_or_gap<T: Default>(
     list: Result<T, RequestError>,
     kind: &str,
     lack: &str,
@@ -79,6 +79,6 @@ pub(super) fn granted_or_gap<T: Default>(
 }
 
 /// Returns whether the cluster does not serve the kind.
-pub(super) fn is_not_served(error: &RequestError) -> bool {
+pub(crate) fn is_not_served(error: &RequestError) -> bool {
     error.code() == Some(StatusCode::NOT_FOUND)
 }

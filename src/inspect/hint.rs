@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::sync::OnceLock;
 
-use super::plugin;
+use super::program::program;
 
 /// The most nodes that a command names.
 const NAMED_NODES: usize = 3;
@@ -13,28 +13,28 @@ const NAMED_NODES: usize = 3;
 static CLUSTER_FLAGS: OnceLock<String> = OnceLock::new();
 
 /// Sets the flags with which this process selects the cluster.
-pub(super) fn set_cluster_flags(flags: String) {
+pub(crate) fn set_cluster_flags(flags: String) {
     // A process connects to one cluster.
     let _ = CLUSTER_FLAGS.set(flags);
 }
 
 /// Returns a command of this program, which can be pasted into a shell.
-pub(super) fn command(args: &str) -> String {
-    format!("{} {args}{}", plugin::program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
+pub(crate) fn command(args: &str) -> String {
+    format!("{} {args}{}", program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
 }
 
 /// Returns the command that shows which of the zeros on these nodes it would remove, and that removes nothing else.
-pub(super) fn remove_zeros<N: Display>(nodes: &[N]) -> String {
+pub(crate) fn remove_zeros<N: Display>(nodes: &[N]) -> String {
     command(&format!("prune --zeros{} --dry-run", node_flags(nodes)))
 }
 
 /// Returns the command that shows what the repair of one node's annotation would remove.
-pub(super) fn repair_ledger(node: impl Display) -> String {
+pub(crate) fn repair_ledger(node: impl Display) -> String {
     command(&format!("prune --repair-ledger --node {node} --force --dry-run"))
 }
 
 /// Returns the command that shows which values of a rule it would withdraw.
-pub(super) fn withdraw_rule<N: Display>(rule: impl Display, nodes: &[N]) -> String {
+pub(crate) fn withdraw_rule<N: Display>(rule: impl Display, nodes: &[N]) -> String {
     command(&format!("prune --rule {rule}{} --dry-run", node_flags(nodes)))
 }
 
