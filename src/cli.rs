@@ -8,7 +8,6 @@ mod autoscaler;
 mod complete;
 mod completions;
 mod crd;
-mod diff;
 mod doctor;
 mod duration;
 mod end;

@@ -22,11 +22,11 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 use super::args::ReadArgs;
-use super::diff::label_filter::LabelFilter;
 use super::end::{Failure, Verdict};
 use super::message::print_notes;
 use super::output::print;
 use crate::cluster::client::ConnectError;
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::count::plural;
 use crate::model::resource_name::{self, ResourceName};
 use proposal::Proposal;

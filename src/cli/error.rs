@@ -4,9 +4,6 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::diff::cluster::ClusterError;
-use super::diff::files::FileError;
-use super::diff::filter::UnknownName;
 use super::health::HealthError;
 use super::prune::lease_guard::LeaseGuardError;
 use super::prune::nodes::PlanPruneError;
@@ -16,6 +13,9 @@ use crate::cluster::client::ConnectError;
 use crate::cluster::lease::LeaseName;
 use crate::controller::WentBack;
 use crate::controller::server::ListenError;
+use crate::inspect::diff::cluster::ClusterError;
+use crate::inspect::diff::files::FileError;
+use crate::inspect::diff::filter::UnknownName;
 use crate::model::count::plural;
 
 /// An error that ends a subcommand.

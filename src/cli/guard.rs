@@ -8,11 +8,11 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::diff::label_filter::LabelFilter;
 use super::end::{Failure, Verdict};
 use super::message::print_notes;
 use super::output::print;
 use super::rule_files::{self, RuleFiles};
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
 use error::GuardError;

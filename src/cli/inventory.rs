@@ -24,8 +24,8 @@ pub(super) mod workloads;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::diff::order::NodeName;
-use super::diff::rules::Rules;
+use crate::inspect::diff::order::NodeName;
+use crate::inspect::diff::rules::Rules;
 use crate::model::api::DeletionPolicy;
 use crate::model::compute::Compute;
 use crate::model::ledger::{Entry, Ledger};

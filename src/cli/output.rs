@@ -8,6 +8,9 @@ use indicatif::ProgressStyle;
 
 use super::error::Error;
 
+/// The version of the output for programs. It is not an API of the API server, like kubeadm's `output.kubeadm.k8s.io`.
+pub(crate) const API_VERSION: &str = "output.noderesource.dev/v1alpha1";
+
 /// Prints text to standard output. A closed pipe (`| head`) is not an error.
 pub(super) fn print(text: &str) -> Result<(), Error> {
     print_on(text).map(drop)

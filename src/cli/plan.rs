@@ -1,25 +1,28 @@
 //! `plan`: shows what the controller would do.
 
+mod render;
+
 use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 
 use super::args::ReadArgs;
-use super::diff::files::{self, PodFiles};
-use super::diff::filter::Filter;
-use super::diff::label_filter::LabelFilter;
-use super::diff::rules::{ClusterRules, Rules};
-use super::diff::{Detail, Format, Keep, Preview, Report, TableLimits, cluster};
 use super::end::{Failure, Verdict};
 use super::error::Error;
 use super::message::print_message;
 use super::output::{has_colour, print, progress_style};
 use super::rule_files;
+use crate::inspect::diff::files::{self, PodFiles};
+use crate::inspect::diff::filter::Filter;
+use crate::inspect::diff::label_filter::LabelFilter;
+use crate::inspect::diff::rules::{ClusterRules, Rules};
+use crate::inspect::diff::{Detail, Keep, Preview, Report, cluster};
 use crate::manifest::{Exclude, Glob, Inputs};
 use crate::model::count::plural;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::planner::input::PodUsage;
 use crate::planner::rules::Rule;
+use render::{Format, TableLimits};
 
 /// Show what the controller would change on which node, without changing anything
 ///

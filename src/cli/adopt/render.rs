@@ -7,7 +7,7 @@ use super::few::Few;
 use super::labels::Rank;
 use super::proposal::Proposal;
 use super::snapshot::{Entry, Feature, Snapshot};
-use crate::cli::diff::order::NodeName;
+use crate::inspect::diff::order::NodeName;
 use crate::model::api::{ConflictPolicy, FIELD_MANAGER, GROUP, VERSION};
 use crate::model::count::plural;
 use crate::model::label::printable;

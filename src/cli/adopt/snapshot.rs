@@ -7,8 +7,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::cli::diff::order::NodeName;
-use crate::cli::diff::rules::ClusterRule;
+use crate::inspect::diff::order::NodeName;
+use crate::inspect::diff::rules::ClusterRule;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, Interner, Node};
 use crate::model::resource_name;

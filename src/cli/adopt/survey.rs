@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::snapshot::{Entry, Snapshot};
-use crate::cli::diff::label_filter::LabelFilter;
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::api::DeletionPolicy;
 use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::model::resource_name::ResourceName;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
 use super::survey::Filter;
 use super::{Output, render};
-use crate::cli::diff::rules::{ClusterRule, Standing};
+use crate::inspect::diff::rules::{ClusterRule, Standing};
 use crate::manifest::{Files, Limits, read_text};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};
 use crate::model::ledger;

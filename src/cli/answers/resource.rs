@@ -5,14 +5,14 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
 use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView, explain_marks};
-use crate::cli::diff::order::NodeName;
-use crate::cli::diff::rules::Rules;
 use crate::cli::doctor::finding::ObjectName;
 use crate::cli::doctor::guards;
 use crate::cli::doctor::snapshot::Uncounted;
 use crate::cli::inventory::Inventory;
 use crate::cli::inventory::share::Share;
 use crate::cli::table::Row;
+use crate::inspect::diff::order::NodeName;
+use crate::inspect::diff::rules::Rules;
 use crate::inspect::lists;
 use crate::model::count::plural;
 use crate::model::ledger::Ledger;

@@ -230,8 +230,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::diff::rules::{ClusterRule, Rules, Standing};
     use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
+    use crate::inspect::diff::rules::{ClusterRule, Rules, Standing};
 
     #[test]
     fn rule_that_needs_attention_is_marked() {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use serde_json::{Value, json};
 
 use super::selector::{NAMESPACE_NAME, SYSTEM, in_cel};
-use crate::cli::diff::label_filter::LabelFilter;
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::count::{NAMED, few};
 use crate::planner::rules::Rule;
 

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::error::GuardError;
-use crate::cli::diff::label_filter::LabelFilter;
+use crate::inspect::diff::label_filter::LabelFilter;
 
 /// The namespace of the cluster's own pods, which no guard may reject.
 pub(super) const SYSTEM: &str = "kube-system";

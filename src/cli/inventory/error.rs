@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::cli::diff::cluster::ClusterError;
+use crate::inspect::diff::cluster::ClusterError;
 
 /// Why a cluster cannot be read. That it grants no right to list something is no such reason.
 #[derive(Debug, Error)]

@@ -7,8 +7,8 @@ use super::device_classes::{DeviceClass, by_resource};
 use super::error::ReadError;
 use super::pods::PodEntry;
 use super::{Inventory, NodeEntry};
-use crate::cli::diff::order::NodeName;
-use crate::cli::diff::rules::{ClusterRule, Rules};
+use crate::inspect::diff::order::NodeName;
+use crate::inspect::diff::rules::{ClusterRule, Rules};
 use crate::inspect::lists::{NOT_INSTALLED, Refusal};
 use crate::model::compute::Compute;
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cli::diff::order::NodeName;
+use crate::inspect::diff::order::NodeName;
 use crate::model::compute::Compute;
 use crate::model::pod::Requests;
 use crate::model::pod::object::PodObject;

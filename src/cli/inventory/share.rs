@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::pods::PodEntry;
-use crate::cli::diff::order::NodeName;
+use crate::inspect::diff::order::NodeName;
 use crate::model::quantity::Quantity;
 
 /// Where one resource is, and who requests it.

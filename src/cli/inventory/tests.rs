@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::why::{Answer, Counted};
 use super::*;
-use crate::cli::diff::cluster;
+use crate::inspect::diff::cluster;
 use crate::model::api::NodeExtendedResource;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};

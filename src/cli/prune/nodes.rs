@@ -8,9 +8,9 @@ use futures::StreamExt as _;
 use kube::{Api, Client};
 use thiserror::Error;
 
-use crate::cli::diff::cluster::list_pods;
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
+use crate::inspect::diff::cluster::list_pods;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, FactNames, Interner};
 use crate::planner::Leaving;

@@ -112,7 +112,7 @@ fn pod_that_waits_for_no_node_says_why() {
 fn nothing_is_nowhere_while_a_source_of_it_is_unknown() {
     let waits = pod("waits", "", "3");
     let mut inventory = inventory(&[node("node-1", &json!({}), "")], std::slice::from_ref(&waits), vec![]);
-    inventory.rules = Some(crate::cli::diff::rules::Rules::from_files(vec![rule(
+    inventory.rules = Some(crate::inspect::diff::rules::Rules::from_files(vec![rule(
         "other",
         &json!({"resourceName": "example.com/dongles", "allNodes": true}),
     )]));

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cli::autoscaler::error::AutoscalerError;
 use crate::cli::autoscaler::render::{self, Format};
-use crate::cli::diff::API_VERSION;
+use crate::cli::output::API_VERSION;
 use crate::model::count::plural;
 use crate::model::label::printable;
 

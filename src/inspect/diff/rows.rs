@@ -8,44 +8,44 @@ use super::order::NodeName;
 use super::sign::Sign;
 
 /// The maximum number of nodes with the same line that are listed; more are grouped in one line.
-pub(super) const MAX_LISTED_NODES: usize = 10;
+pub(crate) const MAX_LISTED_NODES: usize = 10;
 
 /// A resource on a node, without the node's name. The fields are in the order of the columns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Row {
-    pub(super) resource: String,
-    pub(super) before: String,
-    pub(super) after: String,
-    pub(super) sign: Sign,
-    pub(super) reason: String,
+pub(crate) struct Row {
+    pub(crate) resource: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+    pub(crate) sign: Sign,
+    pub(crate) reason: String,
 }
 
 /// Nodes with the same row.
 #[derive(Clone, Debug)]
-pub(super) struct Nodes {
-    pub(super) count: usize,
-    pub(super) first: NodeName,
-    pub(super) last: NodeName,
+pub(crate) struct Nodes {
+    pub(crate) count: usize,
+    pub(crate) first: NodeName,
+    pub(crate) last: NodeName,
     /// All names, unless they are too many to list.
     names: Vec<NodeName>,
 }
 
 /// All rows of a table, each once for all nodes that have it.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     rows: HashMap<Row, Nodes>,
     /// Whether to list each node, however many there are.
     list_all: bool,
 }
 
 /// A line of the table.
-pub(super) struct Line<'t> {
-    pub(super) nodes: LineNodes<'t>,
-    pub(super) row: &'t Row,
+pub(crate) struct Line<'t> {
+    pub(crate) nodes: LineNodes<'t>,
+    pub(crate) row: &'t Row,
 }
 
 /// The nodes of a line.
-pub(super) enum LineNodes<'t> {
+pub(crate) enum LineNodes<'t> {
     One(&'t NodeName),
     Many(&'t Nodes),
 }
@@ -81,7 +81,7 @@ impl Rows {
     }
 
     /// Returns the table, by the (first) node's name, then by resource.
-    pub(super) fn lines(&self) -> Vec<Line<'_>> {
+    pub(crate) fn lines(&self) -> Vec<Line<'_>> {
         let lines = self.rows.iter().flat_map(|(row, nodes)| {
             let many = nodes.names.is_empty().then_some(LineNodes::Many(nodes));
             let one = nodes.names.iter().map(LineNodes::One);

@@ -14,9 +14,7 @@ use crate::planner::tests::apply;
 
 const DONGLE: &str = "example.com/dongle";
 
-const LIMITS: TableLimits = TableLimits { lines: 250, notes: 10 };
-
-fn rule(name: &str, spec: Value) -> Rule {
+pub(crate) fn rule(name: &str, spec: Value) -> Rule {
     let mut object = json!({
         "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
         "metadata": {"name": name},
@@ -38,11 +36,11 @@ fn present(name: &str, created: &str, spec: Value) -> ClusterRule {
     }
 }
 
-fn read(node: &Value) -> Node {
+pub(crate) fn read(node: &Value) -> Node {
     Node::new(serde_json::from_value::<ApiNode>(node.clone()).unwrap(), &mut Interner::default())
 }
 
-fn node(amounts: [Option<&str>; 2], ledger: Option<&Value>) -> Value {
+pub(crate) fn node(amounts: [Option<&str>; 2], ledger: Option<&Value>) -> Value {
     let mut node = json!({
         "metadata": {"name": "node-1", "uid": "1", "annotations": {}},
         "status": {"capacity": {}, "allocatable": {}},
@@ -269,41 +267,4 @@ fn diff_rejects_duplicate_and_unnamed_nodes() {
     preview.clear();
     assert_eq!(preview.len(), 0);
     assert_eq!(preview.add(&node, in_sync(), None), Ok(()));
-}
-
-#[test]
-fn diff_colours_are_for_terminals_only() {
-    let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
-    let mut preview = Preview::new(rules, Filter::default(), Detail::default());
-    let node = read(&node([None, None], None));
-    let plan = preview.plan(&node, PodUsage::NotFetched);
-    preview.add(&node, plan, None).unwrap();
-    let report = preview.finish().unwrap();
-    let table = |colour| report.render(Format::Table { colour, limits: LIMITS }).unwrap();
-    assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
-    assert!(!table(false).contains('\u{1b}'), "{:?}", table(false));
-}
-
-/// Thousands of nodes with the same change are one row, and no node is kept.
-#[test]
-fn table_keeps_one_row_for_many_nodes() {
-    let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
-    let mut preview = Preview::new(rules, Filter::default(), Detail::default());
-    for number in 1..=3000 {
-        let mut object = node([None, None], None);
-        object["metadata"]["name"] = format!("node-{number}").into();
-        let node = read(&object);
-        let plan = preview.plan(&node, PodUsage::NotFetched);
-        preview.add(&node, plan, None).unwrap();
-    }
-    let report = preview.finish().unwrap();
-    assert_eq!((report.nodes.len(), report.rows.lines().len()), (0, 1));
-    let table = report.render(Format::Table { colour: false, limits: LIMITS }).unwrap();
-    let expected = "  NODE                               RESOURCE             BEFORE   AFTER   REASON
-+ 3,000 nodes (node-1 \u{2026} node-3000)   example.com/dongle   -        4       rule dongle
-
-example.com/dongle: 0 -> 12,000 on 3,000 nodes
-Plan: 3,000 to add, 0 to change, 0 to remove; 0 unchanged.
-";
-    assert_eq!(table, expected);
 }

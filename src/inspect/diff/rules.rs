@@ -63,12 +63,12 @@ pub struct Note {
     pub message: String,
     /// The kind, so that many alike can be counted.
     #[serde(skip)]
-    pub(super) kind: NoteKind,
+    pub(crate) kind: NoteKind,
 }
 
 /// The kind of a note, in the order of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum NoteKind {
+pub(crate) enum NoteKind {
     InvalidRule,
     Deleting,
     NoNodeSelected,

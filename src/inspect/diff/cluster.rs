@@ -167,9 +167,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::diff::filter::Filter;
-    use crate::cli::diff::rules::Rules;
-    use crate::cli::diff::{Detail, Keep};
+    use crate::inspect::diff::filter::Filter;
+    use crate::inspect::diff::rules::Rules;
+    use crate::inspect::diff::{Detail, Keep};
     use crate::model::ledger;
 
     /// A client of an API server with this answer to each path and query.

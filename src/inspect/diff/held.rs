@@ -116,7 +116,7 @@ impl AllHeld {
 
 impl Held {
     /// Returns the lines below the table.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let Self { resource, rule, nodes, unknown_nodes, pods, pod_names } = self;
         let mut lines = Vec::new();
         let known = nodes - unknown_nodes;

@@ -68,7 +68,7 @@ pub struct Report {
     /// The nodes with findings, by name, if nodes are kept.
     pub nodes: Vec<NodeDiff>,
     /// The lines of the table, if lines are kept.
-    pub(super) rows: Rows,
+    pub(crate) rows: Rows,
     /// The resources whose values change, by name.
     pub totals: Vec<Total>,
     /// The resources that pods keep above what a rule declares, by name.
@@ -84,7 +84,7 @@ pub struct Report {
 
 impl Summary {
     /// Returns the number of certain changes.
-    pub(super) fn changes(&self) -> usize {
+    pub(crate) fn changes(&self) -> usize {
         self.add + self.change + self.remove
     }
 

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::cli::diff::amounts::Amounts;
-use crate::cli::diff::held::Held;
-use crate::cli::diff::report::{Report, Summary};
-use crate::cli::diff::rows::{LineNodes, MAX_LISTED_NODES};
-use crate::cli::diff::rules::Note;
-use crate::cli::diff::sign::Sign;
-use crate::cli::diff::totals::Total;
+use crate::inspect::diff::amounts::Amounts;
+use crate::inspect::diff::held::Held;
+use crate::inspect::diff::rows::{LineNodes, MAX_LISTED_NODES};
+use crate::inspect::diff::rules::Note;
+use crate::inspect::diff::sign::Sign;
+use crate::inspect::diff::totals::Total;
+use crate::inspect::diff::{Report, Summary};
 use crate::model::count::{digits, plural, with_commas};
 use crate::model::label::printable;
 
@@ -149,7 +149,17 @@ fn grouped(sum: &Amounts) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::cli::plan::render::Format;
+    use crate::inspect::diff::filter::Filter;
+    use crate::inspect::diff::rules::Rules;
+    use crate::inspect::diff::tests::{node, read, rule};
+    use crate::inspect::diff::{Detail, Preview};
+    use crate::planner::input::PodUsage;
+
+    const LIMITS: TableLimits = TableLimits { lines: 250, notes: 10 };
 
     /// The exit code is 0 if and only if the plan has no changes.
     #[test]
@@ -171,5 +181,42 @@ mod tests {
         ] {
             assert_eq!(summary.line(), line);
         }
+    }
+
+    #[test]
+    fn diff_colours_are_for_terminals_only() {
+        let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
+        let mut preview = Preview::new(rules, Filter::default(), Detail::default());
+        let node = read(&node([None, None], None));
+        let plan = preview.plan(&node, PodUsage::NotFetched);
+        preview.add(&node, plan, None).unwrap();
+        let report = preview.finish().unwrap();
+        let table = |colour| report.render(Format::Table { colour, limits: LIMITS }).unwrap();
+        assert!(table(true).contains("\n\u{1b}[32m+\u{1b}[0m node-1   "), "{:?}", table(true));
+        assert!(!table(false).contains('\u{1b}'), "{:?}", table(false));
+    }
+
+    /// Thousands of nodes with the same change are one row, and no node is kept.
+    #[test]
+    fn table_keeps_one_row_for_many_nodes() {
+        let rules = Rules::from_files(vec![rule("dongle", json!({}))]);
+        let mut preview = Preview::new(rules, Filter::default(), Detail::default());
+        for number in 1..=3000 {
+            let mut object = node([None, None], None);
+            object["metadata"]["name"] = format!("node-{number}").into();
+            let node = read(&object);
+            let plan = preview.plan(&node, PodUsage::NotFetched);
+            preview.add(&node, plan, None).unwrap();
+        }
+        let report = preview.finish().unwrap();
+        assert_eq!((report.nodes.len(), report.rows.lines().len()), (0, 1));
+        let table = report.render(Format::Table { colour: false, limits: LIMITS }).unwrap();
+        let expected = "  NODE                               RESOURCE             BEFORE   AFTER   REASON
++ 3,000 nodes (node-1 \u{2026} node-3000)   example.com/dongle   -        4       rule dongle
+
+example.com/dongle: 0 -> 12,000 on 3,000 nodes
+Plan: 3,000 to add, 0 to change, 0 to remove; 0 unchanged.
+";
+        assert_eq!(table, expected);
     }
 }

@@ -5,7 +5,7 @@ use crate::planner::Action;
 
 /// The sign at the start of a line, like Terraform's. Changes are counted by the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Sign {
+pub(crate) enum Sign {
     Add,
     Change,
     Remove,

@@ -13,7 +13,7 @@
 //! A rule in a file counts as applied, and replaces the cluster's rule of the same name. What only the controller knows
 //! comes from the status it wrote: contested nodes, up to the ten that fit in a rule's status.
 
-mod amounts;
+pub(crate) mod amounts;
 pub mod cluster;
 pub mod files;
 pub mod filter;
@@ -22,12 +22,11 @@ pub mod label_filter;
 pub mod node_diff;
 pub mod order;
 mod prospect;
-pub(super) mod reasons;
-mod render;
+pub(crate) mod reasons;
 mod report;
-mod rows;
+pub(crate) mod rows;
 pub mod rules;
-mod sign;
+pub(crate) mod sign;
 pub mod totals;
 
 use std::collections::{BTreeMap, HashSet};
@@ -45,8 +44,6 @@ use filter::{Filter, UnknownName};
 use held::{AllHeld, NodePods};
 use node_diff::NodeDiff;
 use order::NodeName;
-pub(super) use render::API_VERSION;
-pub use render::{Format, TableLimits};
 pub use report::{Detail, Keep, Report, Summary};
 use rows::{Rows, rows};
 use rules::{Note, NoteKind, Rules};
@@ -248,4 +245,4 @@ fn has_unknown_writer(node: &Node, node_diff: &NodeDiff) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,15 +4,13 @@ mod table;
 
 use serde::Serialize;
 
-use super::held::Held;
-use super::node_diff::NodeDiff;
-use super::report::{Report, Summary};
-use super::rules::Note;
-use super::totals::Total;
+use crate::cli::output::API_VERSION;
+use crate::inspect::diff::held::Held;
+use crate::inspect::diff::node_diff::NodeDiff;
+use crate::inspect::diff::rules::Note;
+use crate::inspect::diff::totals::Total;
+use crate::inspect::diff::{Report, Summary};
 pub use table::TableLimits;
-
-/// The version of the output for programs. It is not an API of the API server, like kubeadm's `output.kubeadm.k8s.io`.
-pub(crate) const API_VERSION: &str = "output.noderesource.dev/v1alpha1";
 
 /// The output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
