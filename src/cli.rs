@@ -15,7 +15,6 @@ mod error;
 mod guard;
 mod health;
 mod help;
-mod inventory;
 mod log;
 mod man;
 mod memory_limit;

@@ -2,5 +2,6 @@
 
 pub(crate) mod diff;
 pub(crate) mod hint;
+pub(crate) mod inventory;
 pub(crate) mod lists;
 pub(crate) mod program;

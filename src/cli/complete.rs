@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 
 use super::args::ClusterArgs;
 use super::error::Error;
-use super::inventory::read;
 use super::output::print;
 use super::plugin;
+use crate::inspect::inventory::read;
 use crate::model::api::NodeExtendedResource;
 
 /// The longest wait for the cluster: a person does not wait longer for a completion.

@@ -9,7 +9,6 @@ use tracing::info;
 
 use super::args::LeaseArgs;
 use super::error::Error;
-use super::inventory::leader;
 pub(super) use super::settings::Args;
 use super::settings::Settings;
 use super::{log, stop};
@@ -21,6 +20,7 @@ use crate::controller::{self, Diagnostics};
 use crate::election::{Acquire, Candidate};
 use crate::reconciler::readiness::Readiness;
 use crate::reconciler::{Options, RolloutLimits};
+use crate::inspect::inventory::leader;
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;

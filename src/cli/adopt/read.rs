@@ -10,10 +10,10 @@ use kube::{Client, Resource as _};
 use thiserror::Error;
 
 use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
-use crate::cli::inventory::device_classes::{DEVICE_CLASSES, by_resource};
 use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::Requests;
 use crate::inspect::diff::cluster::{self, ClusterError};
+use crate::inspect::inventory::device_classes::{DEVICE_CLASSES, by_resource};
 use crate::inspect::lists::{self, is_not_served};
 use crate::model::node::{FactNames, Interner};
 use crate::response::error::describe;

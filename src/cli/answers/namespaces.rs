@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::answer::Answer;
 use super::view::UNKNOWN;
-use crate::cli::inventory::Inventory;
-use crate::cli::inventory::share::Use;
 use crate::cli::table::{Cell, Row};
+use crate::inspect::inventory::Inventory;
+use crate::inspect::inventory::share::Use;
 use crate::model::count::plural;
 use crate::model::quantity::Quantity;
 
@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::inventory::tests::{inventory, node, pod};
+    use crate::inspect::inventory::tests::{inventory, node, pod};
 
     #[test]
     fn namespace_has_its_part_of_the_total_and_its_pending_pods() {

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods, strip_kind};
 use super::view::{NodeStateView, Owners, PodView, ShareView, explain_marks};
-use crate::cli::inventory::Inventory;
-use crate::cli::inventory::why::unmet;
 use crate::cli::table::Row;
 use crate::inspect::diff::order::NodeName;
+use crate::inspect::inventory::Inventory;
+use crate::inspect::inventory::why::unmet;
 use crate::model::spelling::closest;
 
 /// Show the extended resources of one node, and the pods that request them
@@ -138,8 +138,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::inventory::tests::{DONGLE, inventory, node, rule};
     use crate::inspect::diff::rules::{ClusterRule, Rules, Standing};
+    use crate::inspect::inventory::tests::{DONGLE, inventory, node, rule};
 
     fn remarks(node: Value, spec: &Value) -> Vec<String> {
         let mut inventory = inventory(&[node], &[], vec![]);

@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, names_kind};
 use super::view::{ResourceView, ShareView, explain_marks, state};
-use crate::cli::inventory::placement::Placement;
-use crate::cli::inventory::pods::PodEntry;
-use crate::cli::inventory::share::Use;
-use crate::cli::inventory::{Inventory, read};
 use crate::cli::table::Row;
+use crate::inspect::inventory::placement::Placement;
+use crate::inspect::inventory::pods::PodEntry;
+use crate::inspect::inventory::share::Use;
+use crate::inspect::inventory::{Inventory, read};
 
 /// Those of NFD, Koordinator and others: the scheduler counts them, and no rule can declare them.
 pub(super) const NO_REQUESTS: &str =

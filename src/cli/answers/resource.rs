@@ -8,11 +8,11 @@ use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView, expl
 use crate::cli::doctor::finding::ObjectName;
 use crate::cli::doctor::guards;
 use crate::cli::doctor::snapshot::Uncounted;
-use crate::cli::inventory::Inventory;
-use crate::cli::inventory::share::Share;
 use crate::cli::table::Row;
 use crate::inspect::diff::order::NodeName;
 use crate::inspect::diff::rules::Rules;
+use crate::inspect::inventory::Inventory;
+use crate::inspect::inventory::share::Share;
 use crate::inspect::lists;
 use crate::model::count::plural;
 use crate::model::ledger::Ledger;
@@ -245,7 +245,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
+    use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 
     #[test]
     fn table_shows_what_is_held_exceeded_or_not_counted() {

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::answer::{Answer, AnswerError, Common, Repeat};
 use super::namespaces::{Namespaces, percent};
 use super::view::{Pending, ResourceView, Supply, UNKNOWN, explain_marks};
-use crate::cli::inventory::Inventory;
-use crate::cli::inventory::share::Use;
 use crate::cli::table::{Cell, Row};
 use crate::inspect::hint;
+use crate::inspect::inventory::Inventory;
+use crate::inspect::inventory::share::Use;
 use crate::model::count::{few, plural};
 
 /// Show every extended resource: who declares it, and what is requested and free
@@ -230,8 +230,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
     use crate::inspect::diff::rules::{ClusterRule, Rules, Standing};
+    use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 
     #[test]
     fn rule_that_needs_attention_is_marked() {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use crate::cli::inventory::Inventory;
-use crate::cli::inventory::pods::PodEntry;
-use crate::cli::inventory::share::{Request, Share, Use, sum};
 use crate::cli::table::{Cell, Row};
 use crate::inspect::diff::order::NodeName;
+use crate::inspect::inventory::Inventory;
+use crate::inspect::inventory::pods::PodEntry;
+use crate::inspect::inventory::share::{Request, Share, Use, sum};
 use crate::model::count::{few, plural};
 use crate::model::quantity::Quantity;
 

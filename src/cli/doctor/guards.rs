@@ -11,9 +11,9 @@ use serde::Deserialize;
 use super::finding::{NotRun, ObjectName};
 use super::snapshot::{Binding, GuardPolicies, GuardPolicy, Guards, Read, Uncounted};
 use crate::cli::guard::policies::{LABEL, RESOURCE};
-use crate::cli::inventory::pods::Pods;
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::requests::Requests;
+use crate::inspect::inventory::pods::Pods;
 use crate::inspect::lists::{is_not_served, list};
 use crate::model::pod::object::PodObject;
 

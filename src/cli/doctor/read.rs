@@ -24,12 +24,12 @@ use super::snapshot::{
 };
 use crate::cli::autoscaler::check::sources::OVERLAYS;
 use crate::cli::autoscaler::overlay::NodeOverlay;
-use crate::cli::inventory;
-use crate::cli::inventory::device_classes::{DEVICE_CLASSES, by_resource};
-use crate::cli::inventory::pods::PodEntry;
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
 use crate::election::holder;
+use crate::inspect::inventory;
+use crate::inspect::inventory::device_classes::{DEVICE_CLASSES, by_resource};
+use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::lists::{self, is_not_served, list};
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::finding::{NotRun, ObjectName};
 use crate::cli::autoscaler::overlay::NodeOverlay;
-use crate::cli::inventory::pods::PodEntry;
+use crate::inspect::inventory::pods::PodEntry;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::object::NodeObject;

@@ -5,10 +5,10 @@ use kube::core::Selector;
 
 use crate::cli::answers::answer::AnswerError;
 use crate::cli::answers::pod::Place;
-use crate::cli::inventory::placement::Placement;
-use crate::cli::inventory::pods::PodEntry;
-use crate::cli::inventory::workloads::{self, Failing, Kind, Workload};
-use crate::cli::inventory::{Inventory, read};
+use crate::inspect::inventory::placement::Placement;
+use crate::inspect::inventory::pods::PodEntry;
+use crate::inspect::inventory::workloads::{self, Failing, Kind, Workload};
+use crate::inspect::inventory::{Inventory, read};
 
 /// Names pods.
 #[derive(Debug, clap::Args)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::diagnosis::{Verdict, Why, WhyNode, WhyResource};
 use crate::cli::answers::pod::NO_REQUESTS;
-use crate::cli::inventory::pods::PodEntry;
-use crate::cli::inventory::why::Shortage;
 use crate::inspect::hint;
+use crate::inspect::inventory::pods::PodEntry;
+use crate::inspect::inventory::why::Shortage;
 use crate::model::count::{digits, few, plural};
 
 /// How many nodes, pods and reasons a conclusion names.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cli::answers::view::ResourceView;
 use crate::cli::end;
-use crate::cli::inventory::why;
+use crate::inspect::inventory::why;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cli::inventory::placement::Obstacle;
-use crate::cli::inventory::pods::Pods;
-use crate::cli::inventory::why::{self, Counted};
-use crate::cli::inventory::{Inventory, NodeEntry, read};
 use crate::inspect::diff::order::NodeName;
 use crate::inspect::diff::rules::Rules;
+use crate::inspect::inventory::placement::Obstacle;
+use crate::inspect::inventory::pods::Pods;
+use crate::inspect::inventory::why::{self, Counted};
+use crate::inspect::inventory::{Inventory, NodeEntry, read};
 use crate::model::node::{FactNames, Interner};
 
 /// Returns for each of these nodes the filter of the scheduler that keeps the pod off it, according to `why`; `""` for none,

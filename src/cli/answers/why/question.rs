@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::conclusion::{Circumstances, Conclusion, conclude};
 use super::diagnosis::{Verdict, Why, WhyNode, WhyResource};
 use crate::cli::answers::view::{ResourceView, Supply, state};
-use crate::cli::inventory::Inventory;
-use crate::cli::inventory::placement::{HOSTNAME, Placement};
-use crate::cli::inventory::pods::PodEntry;
-use crate::cli::inventory::share::Use;
-use crate::cli::inventory::why::{self, Counted};
 use crate::inspect::diff::order::NodeName;
+use crate::inspect::inventory::Inventory;
+use crate::inspect::inventory::placement::{HOSTNAME, Placement};
+use crate::inspect::inventory::pods::PodEntry;
+use crate::inspect::inventory::share::Use;
+use crate::inspect::inventory::why::{self, Counted};
 use crate::model::quantity::Quantity;
 use crate::model::spelling::closest_resource;
 

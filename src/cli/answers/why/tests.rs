@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::inventory::read;
-use crate::cli::inventory::tests::{DONGLE, inventory, node, pod, rule};
+use crate::inspect::inventory::read;
+use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 
 fn subject(inventory: Inventory, pod: &Value) -> Subject {
     let (pod, placement) = read::placed(pod.clone()).unwrap();

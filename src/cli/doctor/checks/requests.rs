@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
-use crate::cli::inventory::pods::PodEntry;
 use crate::inspect::hint;
+use crate::inspect::inventory::pods::PodEntry;
 use crate::model::quantity::Quantity;
 use crate::model::spelling::closest_resource;
 

@@ -8,7 +8,7 @@ use super::{DONGLE, assert_found, found, guard_policy, guards, healthy, listed, 
 use crate::cli::doctor::finding::Severity::{Error, Warning};
 use crate::cli::doctor::guards::uncounted_pod;
 use crate::cli::doctor::snapshot::{GuardPolicies, Guards, Rules, Snapshot, Uncounted};
-use crate::cli::inventory::pods::{PodEntry, Pods};
+use crate::inspect::inventory::pods::{PodEntry, Pods};
 use crate::model::api;
 use crate::planner::selector::Selection;
 

@@ -11,8 +11,8 @@ use super::report::Report;
 use super::survey::{Stays, Survey};
 use crate::cli::doctor::read::rule;
 use crate::cli::doctor::snapshot::{RuleEntry, Rules};
-use crate::cli::inventory::pods::Pods;
 use crate::cli::printer::Line;
+use crate::inspect::inventory::pods::Pods;
 use crate::model::api::FIELD_MANAGER;
 use crate::model::ledger::ANNOTATION;
 use crate::model::node::{Interner, heartbeats};
@@ -63,7 +63,7 @@ fn snapshot(nodes: &[Value]) -> Snapshot {
     Snapshot { nodes: nodes.len(), found, writers, rules: Some(Rules::default()), pods: Vec::new(), now }
 }
 
-fn pods(pods: &[(&str, Option<&str>)]) -> Vec<std::sync::Arc<crate::cli::inventory::pods::PodEntry>> {
+fn pods(pods: &[(&str, Option<&str>)]) -> Vec<std::sync::Arc<crate::inspect::inventory::pods::PodEntry>> {
     let mut entries = Pods::default();
     for (name, node) in pods {
         let object = json!({

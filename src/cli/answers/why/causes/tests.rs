@@ -2,9 +2,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cli::inventory::tests::{DONGLE, inventory, node, pod};
-use crate::cli::inventory::workloads::{Pods, Workload};
-use crate::cli::inventory::{Inventory, read};
+use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod};
+use crate::inspect::inventory::workloads::{Pods, Workload};
+use crate::inspect::inventory::{Inventory, read};
 
 fn group(pods: &[Value]) -> Group {
     let pods = pods.iter().map(|pod| read::placed(pod.clone()).unwrap()).collect();

@@ -7,19 +7,19 @@
 //! rules ─┘                └ Share, per node
 //! ```
 
-pub(super) mod device_classes;
-pub(super) mod error;
-pub(super) mod follow;
-pub(super) mod leader;
+pub(crate) mod device_classes;
+pub(crate) mod error;
+pub(crate) mod follow;
+pub(crate) mod leader;
 mod lists;
-pub(super) mod placement;
-pub(super) mod pods;
-pub(super) mod read;
-pub(super) mod share;
+pub(crate) mod placement;
+pub(crate) mod pods;
+pub(crate) mod read;
+pub(crate) mod share;
 #[cfg(test)]
-pub(super) mod tests;
-pub(super) mod why;
-pub(super) mod workloads;
+pub(crate) mod tests;
+pub(crate) mod why;
+pub(crate) mod workloads;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -40,35 +40,35 @@ use share::Use;
 
 /// The nodes, pods and rules of a cluster at about one moment.
 #[derive(Debug, Default)]
-pub(super) struct Inventory {
+pub(crate) struct Inventory {
     /// The selected nodes; `None` if nodes cannot be listed.
-    pub(super) nodes: Option<BTreeMap<NodeName, Arc<NodeEntry>>>,
+    pub(crate) nodes: Option<BTreeMap<NodeName, Arc<NodeEntry>>>,
     /// Whether other nodes exist, which were not selected.
-    pub(super) is_part: bool,
+    pub(crate) is_part: bool,
     /// The unfinished pods with requests, by namespace and name; `None` if pods cannot be listed.
-    pub(super) pods: Option<Vec<Arc<PodEntry>>>,
+    pub(crate) pods: Option<Vec<Arc<PodEntry>>>,
     /// What unfinished pods request of the cpu and memory of each node; `None` if that has not been counted.
-    pub(super) compute: Option<HashMap<NodeName, Compute>>,
+    pub(crate) compute: Option<HashMap<NodeName, Compute>>,
     /// The rules of the cluster; `None` if rules cannot be listed.
-    pub(super) rules: Option<Rules>,
+    pub(crate) rules: Option<Rules>,
     /// The DeviceClass that maps a resource, by resource; `None` if DeviceClasses cannot be listed.
-    pub(super) classes: Option<BTreeMap<String, String>>,
+    pub(crate) classes: Option<BTreeMap<String, String>>,
     /// What could not be read, and what the answer lacks in consequence; sentences without a period.
-    pub(super) gaps: Vec<String>,
+    pub(crate) gaps: Vec<String>,
 }
 
 /// A node.
 #[derive(Debug)]
-pub(super) struct NodeEntry {
-    pub(super) node: Node,
-    pub(super) readiness: Readiness,
+pub(crate) struct NodeEntry {
+    pub(crate) node: Node,
+    pub(crate) readiness: Readiness,
     /// The allocatable cpu and memory.
-    pub(super) compute: Compute,
+    pub(crate) compute: Compute,
 }
 
 impl NodeEntry {
     /// Reduces a node to what an inventory keeps.
-    pub(super) fn new(object: NodeObject, interner: &mut Interner) -> Self {
+    pub(crate) fn new(object: NodeObject, interner: &mut Interner) -> Self {
         let NodeObject { node, readiness, compute, .. } = object;
         Self { node: Node::new(node, interner), readiness, compute }
     }
@@ -76,35 +76,35 @@ impl NodeEntry {
 
 impl Inventory {
     /// Returns the node of this name.
-    pub(super) fn node(&self, name: &str) -> Option<&NodeEntry> {
+    pub(crate) fn node(&self, name: &str) -> Option<&NodeEntry> {
         self.nodes.as_ref()?.get(&NodeName(name.into())).map(|entry| &**entry)
     }
 
     /// Returns the pods with requests.
-    pub(super) fn pods(&self) -> impl Iterator<Item = &PodEntry> {
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &PodEntry> {
         self.pods.iter().flatten().map(|pod| &**pod)
     }
 
     /// Returns the valid rule of this name.
-    pub(super) fn rule(&self, name: &str) -> Option<&Rule> {
+    pub(crate) fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.as_ref()?.get(name)
     }
 
     /// Returns the rules that select a node, the winner first.
-    pub(super) fn selecting(&self, node: &Node) -> Vec<&Rule> {
+    pub(crate) fn selecting(&self, node: &Node) -> Vec<&Rule> {
         let selecting = self.rules.iter().flat_map(|rules| rules.set().selecting(node));
         selecting.filter_map(|rule| self.rule(&rule.name)).collect()
     }
 
     /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses. An invalid
     /// rule may declare anything.
-    pub(super) fn knows_sources(&self) -> bool {
+    pub(crate) fn knows_sources(&self) -> bool {
         let knows_rules = self.rules.as_ref().is_some_and(|rules| !rules.has_frozen());
         self.nodes.is_some() && knows_rules && self.classes.is_some()
     }
 
     /// Returns who has, declares and requests each resource, by its name.
-    pub(super) fn uses(&self) -> BTreeMap<&str, Use<'_>> {
+    pub(crate) fn uses(&self) -> BTreeMap<&str, Use<'_>> {
         let mut uses = BTreeMap::<&str, Use<'_>>::new();
         for rule in self.rules.iter().flat_map(Rules::all) {
             uses.entry(rule.resource.as_str()).or_default().rules.push(&rule.name);
@@ -183,7 +183,7 @@ impl Inventory {
     }
 
     /// Returns what pods on each node request.
-    pub(super) fn requests(&self) -> HashMap<&NodeName, NodeRequests> {
+    pub(crate) fn requests(&self) -> HashMap<&NodeName, NodeRequests> {
         let mut nodes = HashMap::<_, NodeRequests>::new();
         for pod in self.pods() {
             if let Some(node) = &pod.node {
@@ -194,7 +194,7 @@ impl Inventory {
     }
 
     /// Returns what the controller does on a node whose pods request this, as `plan` shows it.
-    pub(super) fn plan(&self, rules: &Rules, node: &Node, requests: Option<&NodeRequests>) -> NodePlan {
+    pub(crate) fn plan(&self, rules: &Rules, node: &Node, requests: Option<&NodeRequests>) -> NodePlan {
         let pods = match self.pods {
             Some(_) => PodUsage::Known(requests.cloned().unwrap_or_default()),
             None => PodUsage::Unavailable("what pods request is unknown".into()),

@@ -284,7 +284,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::inventory::read;
+    use crate::inspect::inventory::read;
 
     /// Pods that request no extended resources use a node too.
     #[tokio::test]
