@@ -29,7 +29,6 @@ mod run;
 mod settings;
 mod stop;
 mod table;
-mod timeline;
 mod validate;
 mod wrap;
 

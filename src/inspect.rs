@@ -5,3 +5,4 @@ pub(crate) mod hint;
 pub(crate) mod inventory;
 pub(crate) mod lists;
 pub(crate) mod program;
+pub(crate) mod timeline;

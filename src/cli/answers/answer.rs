@@ -12,12 +12,12 @@ use crate::cli::args::ReadArgs;
 use crate::cli::message::print_notes;
 use crate::cli::output::{API_VERSION, has_colour, print};
 use crate::cli::table::{self, Row};
-use crate::cli::timeline;
 use crate::cluster::client::ConnectError;
 use crate::inspect::diff::label_filter::LabelFilter;
 use crate::inspect::inventory::error::ReadError;
 use crate::inspect::inventory::follow::Follower;
 use crate::inspect::inventory::{Inventory, read};
+use crate::inspect::timeline;
 use crate::model::label::printable;
 
 /// Returns what `--help` of the commands other than `why` ends with.

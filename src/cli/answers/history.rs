@@ -15,13 +15,13 @@ use crate::cli::age::age;
 use crate::cli::duration::parse_duration;
 use crate::cli::message::print_notes;
 use crate::cli::table::{Cell, GAP, Row};
-use crate::cli::timeline::entry::{Entry, Source, When, seconds};
-use crate::cli::timeline::read::{self, Material};
-use crate::cli::timeline::records::Records;
-use crate::cli::timeline::scope::Scope;
-use crate::cli::timeline::timeline;
 use crate::cli::wrap::wrapped;
 use crate::cluster::clock;
+use crate::inspect::timeline::entry::{Entry, Source, When, seconds};
+use crate::inspect::timeline::read::{self, Material};
+use crate::inspect::timeline::records::Records;
+use crate::inspect::timeline::scope::Scope;
+use crate::inspect::timeline::timeline;
 use crate::model::count::{few, plural};
 use crate::model::label::printable;
 

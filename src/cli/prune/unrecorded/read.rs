@@ -15,13 +15,13 @@ use super::error::UnrecordedError;
 use crate::cli::adopt::snapshot::{Entry, Object};
 use crate::cli::doctor::read::{rules, version};
 use crate::cli::doctor::snapshot::Rules;
-use crate::cli::timeline::field_owners::owners;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::Requests;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::read::pods;
 use crate::inspect::lists;
+use crate::inspect::timeline::field_owners::owners;
 use crate::model::node::{FactNames, Interner};
 use crate::response::request_error::RequestError;
 

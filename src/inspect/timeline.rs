@@ -15,15 +15,15 @@
 //! within a second is a guess.
 
 mod conditions;
-pub(super) mod entry;
+pub(crate) mod entry;
 mod events;
-pub(super) mod field_owners;
+pub(crate) mod field_owners;
 mod leases;
 mod ledger;
 mod objects;
-pub(super) mod read;
-pub(super) mod records;
-pub(super) mod scope;
+pub(crate) mod read;
+pub(crate) mod records;
+pub(crate) mod scope;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,7 @@ use records::{NodeRecord, Records};
 use scope::Scope;
 
 /// Returns what the records hold since `start`, the oldest first.
-pub(super) fn timeline(scope: &Scope, records: &Records, start: Option<Timestamp>, now: Timestamp) -> Vec<Entry> {
+pub(crate) fn timeline(scope: &Scope, records: &Records, start: Option<Timestamp>, now: Timestamp) -> Vec<Entry> {
     let mut entries: Vec<_> = records.nodes.iter().flat_map(|record| of_node(scope, record, records)).collect();
     entries.extend(records.rules.iter().flatten().flat_map(objects::rule));
     entries.extend(events::entries(scope, records));
