@@ -4,5 +4,6 @@ pub(crate) mod diff;
 pub(crate) mod hint;
 pub(crate) mod inventory;
 pub(crate) mod lists;
+pub(crate) mod overlays;
 pub(crate) mod program;
 pub(crate) mod timeline;

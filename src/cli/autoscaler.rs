@@ -7,14 +7,10 @@
 //!
 //! What an autoscaler has no way to express is reported, and never left out without a word.
 
-pub(super) mod check;
-mod declared;
+mod check;
 mod error;
 mod forms;
 mod group;
-pub(super) mod label_keys;
-pub(super) mod overlay;
-pub(super) mod overlays;
 mod render;
 mod tags;
 
@@ -26,15 +22,15 @@ use super::end::{Failure, Verdict};
 use super::message::{print_message, print_notes};
 use super::output::print;
 use super::rule_files::{self, RuleFiles};
+use crate::inspect::overlays::difference::Comparison;
+use crate::inspect::overlays::label_keys::TemplateLabels;
+use crate::inspect::overlays::{Overlays, compare};
 use crate::model::label::printable;
 use crate::planner::rules::RuleSet;
-use check::difference::Comparison;
 use check::{groups, sources};
 use error::AutoscalerError;
 use forms::Form;
 use group::{Group, NodeLabels};
-use label_keys::TemplateLabels;
-use overlays::Overlays;
 use render::Format;
 use tags::Tags;
 
@@ -176,7 +172,7 @@ impl Args {
                 return finish(&text, &notes, &unexpressed, true);
             }
         };
-        let comparison = check::overlays::compare(&overlays, &found);
+        let comparison = compare::compare(&overlays, &found);
         self.finish_comparison(&comparison, &notes, &unexpressed)
     }
 
@@ -210,7 +206,7 @@ impl Args {
         notes: &[String],
         unexpressed: &[String],
     ) -> Result<bool, AutoscalerError> {
-        let text = comparison.render(unexpressed, self.output.unwrap_or(Format::Text))?;
+        let text = check::text(comparison, unexpressed, self.output.unwrap_or(Format::Text))?;
         finish(&text, notes, unexpressed, comparison.differences.is_empty())
     }
 }

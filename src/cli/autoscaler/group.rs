@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde_json::json;
 use thiserror::Error;
 
-use super::label_keys::LabelKey;
+use crate::inspect::overlays::label_keys::LabelKey;
 use crate::model::count::{NAMED, few};
 use crate::model::label::{excerpt, is_label_value, is_qualified_name};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};

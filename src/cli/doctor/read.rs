@@ -22,8 +22,6 @@ use super::guards::{guards, uncounted};
 use super::snapshot::{
     Account, Binding, Guards, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot, Uncounted,
 };
-use crate::cli::autoscaler::check::sources::OVERLAYS;
-use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
 use crate::election::holder;
@@ -31,6 +29,7 @@ use crate::inspect::inventory;
 use crate::inspect::inventory::device_classes::{DEVICE_CLASSES, by_resource};
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::lists::{self, is_not_served, list};
+use crate::inspect::overlays::overlay::{NodeOverlay, OVERLAYS};
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};

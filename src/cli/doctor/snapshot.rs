@@ -11,8 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::jiff::Timestamp;
 
 use super::finding::{NotRun, ObjectName};
-use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::inspect::inventory::pods::PodEntry;
+use crate::inspect::overlays::overlay::NodeOverlay;
 use crate::model::api::NodeExtendedResourceStatus;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::object::NodeObject;

@@ -21,9 +21,9 @@ use super::snapshot::{
 };
 use super::{checks, read};
 use crate::cli::answers::answer::Answer as _;
-use crate::cli::autoscaler::overlay::NodeOverlay;
 use crate::cli::table;
 use crate::inspect::inventory::pods::{PodEntry, Pods};
+use crate::inspect::overlays::overlay::NodeOverlay;
 use crate::model::api;
 use crate::model::node::{Interner, heartbeats};
 

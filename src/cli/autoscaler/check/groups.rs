@@ -1,9 +1,9 @@
 //! Compares the tags, labels or annotations of a node group.
 
-use super::difference::{Comparison, Difference};
 use super::sources::Pairs;
 use crate::cli::autoscaler::forms::{Form, GPU_COUNT, GPU_TYPE};
 use crate::cli::autoscaler::group::Group;
+use crate::inspect::overlays::difference::{Comparison, Difference};
 use crate::model::quantity::Quantity;
 use crate::model::resource_name::is_extended;
 

@@ -11,13 +11,10 @@ use serde_json::Value;
 
 use crate::cli::autoscaler::error::AutoscalerError;
 use crate::cli::autoscaler::forms::Form;
-use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
 use crate::cli::autoscaler::tags::Tags;
 use crate::inspect::lists;
+use crate::inspect::overlays::overlay::{KIND, NodeOverlay, OVERLAYS};
 use crate::manifest::{self, Inputs, Limits};
-
-/// Where Karpenter's overlays are.
-pub(crate) const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
 
 /// The group of Cluster API's objects.
 const CLUSTER_API: &str = "/apis/cluster.x-k8s.io";

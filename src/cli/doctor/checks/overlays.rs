@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cli::autoscaler::check::overlays::fields;
-use crate::cli::autoscaler::label_keys::TemplateLabels;
-use crate::cli::autoscaler::overlay::{KIND, NodeOverlay};
-use crate::cli::autoscaler::overlays::Overlays;
 use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::inspect::overlays::Overlays;
+use crate::inspect::overlays::compare::fields;
+use crate::inspect::overlays::label_keys::TemplateLabels;
+use crate::inspect::overlays::overlay::{KIND, NodeOverlay};
 
 const FIX: &str = "apply what node-resource-advertiser autoscaler --for karpenter prints for the rules";
 

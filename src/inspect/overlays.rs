@@ -1,18 +1,24 @@
 //! The NodeOverlays of rules: one for each, or for each quantity of a table.
 
+pub(crate) mod compare;
+mod declared;
+pub(crate) mod difference;
+pub(crate) mod label_keys;
+pub(crate) mod overlay;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::declared::{Part, parts};
-use super::label_keys::{LabelKey, TemplateLabels};
-use super::overlay::{MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
 use crate::model::count::{NAMED, few};
 use crate::model::label::excerpt;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::{Rule, RuleSet};
 use crate::planner::selector::{Requirement, Selection};
+use declared::{Part, parts};
+use label_keys::{LabelKey, TemplateLabels};
+use overlay::{MAX_WEIGHT, NodeOverlay, OverlayRequirement, Spec};
 
 /// What Karpenter must know of some rules.
 #[derive(Debug, Default)]

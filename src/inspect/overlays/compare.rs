@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::difference::{Comparison, Difference};
-use crate::cli::autoscaler::overlay::{KIND, NodeOverlay, OverlayRequirement};
+use super::overlay::{KIND, NodeOverlay, OverlayRequirement};
 use crate::model::quantity::Quantity;
 
 /// Compares the overlays that the rules need with those that exist. Others count only where they take the effect of

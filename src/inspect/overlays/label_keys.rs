@@ -12,7 +12,7 @@ use crate::model::label::is_domain_below;
 
 /// What Karpenter knows of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LabelKey {
+pub(crate) enum LabelKey {
     /// Instance types have it, or it names the NodePool.
     OfInstanceTypes,
     /// An instance type is offered with several values. Where one of them fits, Karpenter applies an overlay to the
@@ -56,7 +56,7 @@ const RESTRICTED: [&str; 3] = ["kubernetes.io", "k8s.io", "karpenter.sh"];
 const ALLOWED: [&str; 3] = ["kops.k8s.io", "node.kubernetes.io", "node-restriction.kubernetes.io"];
 
 impl LabelKey {
-    pub(super) fn of(key: &str) -> Self {
+    pub(crate) fn of(key: &str) -> Self {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         let ends_with = |end: &&str| domain.ends_with(end);
         if OF_INSTANCE_TYPES.contains(&key) {
@@ -82,7 +82,7 @@ pub(crate) struct TemplateLabels(BTreeSet<String>);
 
 impl TemplateLabels {
     /// Adds those of an object, if it is a NodePool.
-    pub(super) fn add(&mut self, object: &Value) {
+    pub(crate) fn add(&mut self, object: &Value) {
         let group = object["apiVersion"].as_str().and_then(|version| version.split('/').next());
         if group == Some("karpenter.sh") && object["kind"] == "NodePool" {
             let labels = object.pointer("/spec/template/metadata/labels").and_then(Value::as_object);

@@ -10,6 +10,9 @@ use crate::model::api::FIELD_MANAGER;
 pub(crate) const API_VERSION: &str = "karpenter.sh/v1alpha1";
 pub(crate) const KIND: &str = "NodeOverlay";
 
+/// Where the API server has them.
+pub(crate) const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
+
 /// The label of every overlay that this program prints; its value is [`FIELD_MANAGER`].
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
