@@ -1,16 +1,6 @@
 //! `doctor`: the known traps of extended resources, looked for on a cluster.
-//!
-//! ```text
-//! lists, each of which may fail ─▶ Snapshot ─▶ checks (pure) ─▶ Report ─▶ table, exit code
-//! ```
 
-mod accounts;
-mod checks;
-pub(super) mod finding;
-pub(super) mod guards;
-pub(super) mod read;
 mod report;
-pub(super) mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +8,10 @@ use thiserror::Error;
 
 use super::answers::answer::Shown;
 use super::end::{Failure, Verdict};
+use crate::inspect::doctor::finding::NotRun;
+use crate::inspect::doctor::report::Report;
+use crate::inspect::doctor::{checks, read};
 use crate::model::label;
-use finding::NotRun;
-use report::Report;
 
 /// Check a cluster for the known traps of extended resources
 ///
@@ -29,7 +20,7 @@ use report::Report;
 /// and more. It prints what to do about each problem, and only reads. A check that lacks a permission is named on
 /// standard error, and never counts as passed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = format!("Checks:\n{}\n{AFTER_HELP}", checks::help()))]
+#[command(after_help = format!("Checks:\n{}\n{AFTER_HELP}", help()))]
 pub(super) struct Args {
     /// Count warnings as problems
     #[arg(long)]
@@ -51,6 +42,11 @@ Examples:
 
   # Fail a pipeline at any problem, or if something cannot be checked
   node-resource-advertiser doctor --strict";
+
+/// Returns the checks, one per line, as `--help` prints them.
+fn help() -> String {
+    checks::ALL.iter().map(|check| format!("  {:<20}{}\n", check.name, check.finds)).collect()
+}
 
 /// Why a cluster cannot be examined.
 #[derive(Debug, Error)]

@@ -1,7 +1,7 @@
 //! `guard`: admission policies that make pods of a kind count.
 
 mod error;
-pub(super) mod policies;
+mod policies;
 mod selector;
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
 use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView, explain_marks};
-use crate::cli::doctor::finding::ObjectName;
-use crate::cli::doctor::guards;
-use crate::cli::doctor::snapshot::Uncounted;
 use crate::cli::table::Row;
 use crate::inspect::diff::order::NodeName;
 use crate::inspect::diff::rules::Rules;
+use crate::inspect::doctor::finding::ObjectName;
+use crate::inspect::doctor::guards;
+use crate::inspect::doctor::snapshot::Uncounted;
 use crate::inspect::inventory::Inventory;
 use crate::inspect::inventory::share::Share;
 use crate::inspect::lists;

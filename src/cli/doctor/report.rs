@@ -1,115 +1,19 @@
-//! What all checks have found.
+//! How a report is printed, and how the command ends.
 
 use anstyle::AnsiColor;
-use serde::Serialize;
 
-use super::checks;
-use super::finding::{Finding, NotRun, Severity};
-use super::snapshot::Snapshot;
 use crate::cli::answers::answer::Answer;
 use crate::cli::end::Verdict;
 use crate::cli::table::{Cell, Row};
+use crate::inspect::doctor::finding::{NotRun, Severity};
+use crate::inspect::doctor::report::Report;
 use crate::model::count::plural;
 
 /// How many objects a line names, and how many problems of one check a table shows, without `-o wide`.
 const NAMED: usize = 2;
 const LINES: usize = 10;
 
-/// What all checks have found.
-#[derive(Debug, Serialize)]
-pub(super) struct Report {
-    errors: usize,
-    warnings: usize,
-    checks: Vec<Checked>,
-    /// Why something could not be read.
-    #[serde(skip)]
-    unread: Vec<NotRun>,
-}
-
-/// What one check has found.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Checked {
-    check: &'static str,
-    #[serde(flatten)]
-    result: CheckResult,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "result")]
-enum CheckResult {
-    Passed,
-    Failed {
-        findings: Vec<Finding>,
-    },
-    /// It could not run.
-    NotRun {
-        #[serde(rename = "reason", serialize_with = "as_text")]
-        why: NotRun,
-    },
-}
-
-fn as_text<S: serde::Serializer>(why: &NotRun, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(why)
-}
-
 impl Report {
-    /// Runs all checks.
-    pub(super) fn new(snapshot: &Snapshot) -> Self {
-        let checks = checks::ALL.iter().map(|check| {
-            let result = match (check.run)(snapshot) {
-                Ok(findings) if findings.is_empty() => CheckResult::Passed,
-                Ok(mut findings) => {
-                    findings.sort_by_key(|finding| finding.severity != Severity::Error);
-                    CheckResult::Failed { findings }
-                }
-                Err(why) => CheckResult::NotRun { why },
-            };
-            Checked { check: check.name, result }
-        });
-        let unread = snapshot.unread().cloned().collect();
-        let mut report = Self { errors: 0, warnings: 0, checks: checks.collect(), unread };
-        report.drop_consequences();
-        let count = |severity| report.findings().filter(|finding| finding.severity == severity).count();
-        (report.errors, report.warnings) = (count(Severity::Error), count(Severity::Warning));
-        report
-    }
-
-    /// Drops what another check has found the cause of.
-    fn drop_consequences(&mut self) {
-        let failed = self.checks.iter().filter(|checked| !checked.findings().is_empty());
-        let failed: Vec<_> = failed.map(|checked| checked.check).collect();
-        for checked in &mut self.checks {
-            if let CheckResult::Failed { findings } = &mut checked.result {
-                findings.retain(|finding| finding.found_by.is_none_or(|by| !failed.contains(&by)));
-                if findings.is_empty() {
-                    checked.result = CheckResult::Passed;
-                }
-            }
-        }
-    }
-
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.checks.iter().flat_map(|checked| checked.findings())
-    }
-
-    /// Returns the checks that could not run, each with the reason.
-    fn not_run(&self) -> impl Iterator<Item = (&'static str, &NotRun)> {
-        self.checks.iter().filter_map(|Checked { check, result }| match result {
-            CheckResult::NotRun { why } if !why.is_of_cluster() => Some((*check, why)),
-            _ => None,
-        })
-    }
-
-    /// Returns the checks for which this cluster has nothing to look at.
-    fn inapplicable(&self) -> Vec<&'static str> {
-        let checks = self.checks.iter().filter(|checked| match &checked.result {
-            CheckResult::NotRun { why } => why.is_of_cluster(),
-            _ => false,
-        });
-        checks.map(|checked| checked.check).collect()
-    }
-
     /// Returns why checks could not run, with their names.
     fn reasons(&self) -> Vec<(&NotRun, Vec<&'static str>)> {
         let mut reasons = Vec::<(&NotRun, Vec<_>)>::new();
@@ -143,15 +47,6 @@ impl Report {
             _ if has_failed => Verdict::Unread,
             _ if is_incomplete => Verdict::Incomplete,
             _ => Verdict::Fine,
-        }
-    }
-}
-
-impl Checked {
-    fn findings(&self) -> &[Finding] {
-        match &self.result {
-            CheckResult::Failed { findings } => findings,
-            _ => &[],
         }
     }
 }

@@ -10,14 +10,9 @@ use serde_json::{Value, json};
 
 use super::selector::{NAMESPACE_NAME, SYSTEM, in_cel};
 use crate::inspect::diff::label_filter::LabelFilter;
+use crate::inspect::doctor::guards::{LABEL, RESOURCE};
 use crate::model::count::{NAMED, few};
 use crate::planner::rules::Rule;
-
-/// The label of all guards' objects.
-pub(crate) const LABEL: &str = "noderesource.dev/guard";
-
-/// The annotation with the guarded resource.
-pub(crate) const RESOURCE: &str = "noderesource.dev/guarded-resource";
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 

@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use super::error::UnrecordedError;
 use crate::cli::adopt::snapshot::{Entry, Object};
-use crate::cli::doctor::read::{rules, version};
-use crate::cli::doctor::snapshot::Rules;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::Requests;
+use crate::inspect::doctor::read::{rules, version};
+use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::read::pods;
 use crate::inspect::lists;

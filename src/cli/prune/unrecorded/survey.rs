@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::read::{Found, Snapshot, Writer};
 use crate::cli::adopt::snapshot::Entry;
 use crate::cli::age::age;
-use crate::cli::doctor::snapshot::Rules;
+use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::hint;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::model::api::FIELD_MANAGER;

@@ -48,7 +48,7 @@ const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 const CONFINED: [&str; 2] = ["nodes/status", "leases"];
 
 /// Reads what the checks look at; the controller's own objects in this namespace only, if one is given.
-pub(super) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapshot {
+pub(crate) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapshot {
     let requests = &lists::requests(client);
     // All at once: a server that hangs is waited for once.
     let (

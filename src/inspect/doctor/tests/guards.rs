@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{DONGLE, assert_found, found, guard_policy, guards, healthy, listed, node, parse};
-use crate::cli::doctor::finding::Severity::{Error, Warning};
-use crate::cli::doctor::guards::uncounted_pod;
-use crate::cli::doctor::snapshot::{GuardPolicies, Guards, Rules, Snapshot, Uncounted};
+use crate::inspect::doctor::finding::Severity::{Error, Warning};
+use crate::inspect::doctor::guards::uncounted_pod;
+use crate::inspect::doctor::snapshot::{GuardPolicies, Guards, Rules, Snapshot, Uncounted};
 use crate::inspect::inventory::pods::{PodEntry, Pods};
 use crate::model::api;
 use crate::planner::selector::Selection;

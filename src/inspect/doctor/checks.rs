@@ -20,16 +20,16 @@ use super::snapshot::Snapshot;
 pub(super) use versions::{NEWEST, OLDEST};
 
 /// A check.
-pub(super) struct Check {
+pub(crate) struct Check {
     /// Its name, which scripts filter by: it does not change.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// What it finds, for `--help`.
-    pub(super) finds: &'static str,
-    pub(super) run: fn(&Snapshot) -> Outcome,
+    pub(crate) finds: &'static str,
+    pub(crate) run: fn(&Snapshot) -> Outcome,
 }
 
 /// All checks, in the order of the output.
-pub(super) const ALL: &[Check] = &[
+pub(crate) const ALL: &[Check] = &[
     Check {
         name: "crd",
         finds: "the CustomResourceDefinition is missing, or of another version than this program",
@@ -156,8 +156,3 @@ pub(super) const ALL: &[Check] = &[
         run: versions::program,
     },
 ];
-
-/// Returns the checks, one per line, as `--help` prints them.
-pub(super) fn help() -> String {
-    ALL.iter().map(|check| format!("  {:<20}{}\n", check.name, check.finds)).collect()
-}

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Snapshot, known};
 use crate::inspect::hint;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::model::quantity::Quantity;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Snapshot, known};
 use crate::inspect::overlays::Overlays;
 use crate::inspect::overlays::compare::fields;
 use crate::inspect::overlays::label_keys::TemplateLabels;

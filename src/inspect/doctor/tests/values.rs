@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 
 use super::{DONGLE, LISTED, assert_found, healthy, lease, node, parse, pods, ready, rule};
-use crate::cli::doctor::finding::Severity::{Error, Warning};
-use crate::cli::doctor::finding::{Finding, NotRun};
-use crate::cli::doctor::snapshot::{RuleEntry, Rules, Snapshot};
-use crate::cli::doctor::{checks, read};
+use crate::inspect::doctor::finding::Severity::{Error, Warning};
+use crate::inspect::doctor::finding::{Finding, NotRun};
+use crate::inspect::doctor::snapshot::{RuleEntry, Rules, Snapshot};
+use crate::inspect::doctor::{checks, read};
 use crate::model::api;
 
 #[test]

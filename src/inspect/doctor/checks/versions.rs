@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, Version, known};
+use crate::inspect::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Snapshot, Version, known};
 
 /// The versions of Kubernetes that docs/compatibility.md lists: the oldest that is supported, and the newest that has
 /// been tested.

@@ -24,45 +24,45 @@ use crate::planner::rules::{InvalidRule, Rule, RuleSet};
 pub(crate) type Read<T> = Result<T, NotRun>;
 
 /// The objects that the checks look at.
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     /// Where to look for the controller; `None` for all namespaces.
-    pub(super) namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
     /// The time of the API server; of this machine if the server does not say.
-    pub(super) now: Timestamp,
-    pub(super) version: Read<Version>,
+    pub(crate) now: Timestamp,
+    pub(crate) version: Read<Version>,
     /// `None` if there is none.
-    pub(super) crd: Read<Option<CustomResourceDefinition>>,
+    pub(crate) crd: Read<Option<CustomResourceDefinition>>,
     /// `None` if the cluster does not serve the kind.
-    pub(super) rules: Read<Option<Rules>>,
-    pub(super) nodes: Read<Vec<NodeEntry>>,
+    pub(crate) rules: Read<Option<Rules>>,
+    pub(crate) nodes: Read<Vec<NodeEntry>>,
     /// The unfinished pods without a node that request extended resources, apart from those that are being deleted.
-    pub(super) waiting: Read<Vec<Arc<PodEntry>>>,
+    pub(crate) waiting: Read<Vec<Arc<PodEntry>>>,
     /// The unfinished pods with a node that request extended resources.
-    pub(super) bound: Read<Vec<Arc<PodEntry>>>,
+    pub(crate) bound: Read<Vec<Arc<PodEntry>>>,
     /// The pods that kubelets have rejected lately.
-    pub(super) rejected: Read<Vec<RejectedPod>>,
-    pub(super) quotas: Read<Vec<ResourceQuota>>,
+    pub(crate) rejected: Read<Vec<RejectedPod>>,
+    pub(crate) quotas: Read<Vec<ResourceQuota>>,
     /// The DeviceClass that maps a resource, by resource.
-    pub(super) classes: Read<BTreeMap<String, String>>,
+    pub(crate) classes: Read<BTreeMap<String, String>>,
     /// Karpenter's NodeOverlays; `None` if the cluster does not serve the kind.
-    pub(super) overlays: Read<Option<Vec<NodeOverlay>>>,
+    pub(crate) overlays: Read<Option<Vec<NodeOverlay>>>,
     /// The configurations of schedulers in ConfigMaps.
-    pub(super) schedulers: Read<Vec<SchedulerConfig>>,
+    pub(crate) schedulers: Read<Vec<SchedulerConfig>>,
     /// The repairs of values that were 0, according to Events.
-    pub(super) repairs: Read<Vec<Repair>>,
+    pub(crate) repairs: Read<Vec<Repair>>,
     /// The Leases of controllers.
-    pub(super) leases: Read<Vec<Lease>>,
+    pub(crate) leases: Read<Vec<Lease>>,
     /// The Deployments of controllers.
-    pub(super) deployments: Read<Vec<Deployment>>,
+    pub(crate) deployments: Read<Vec<Deployment>>,
     /// The accounts of these Deployments, and what they may not do with pods.
-    pub(super) accounts: Read<Vec<Account>>,
+    pub(crate) accounts: Read<Vec<Account>>,
     /// The policies that keep values across reboots.
-    pub(super) protection: Read<Policies>,
+    pub(crate) protection: Read<Policies>,
     /// The policies that confine the controller.
-    pub(super) confinement: Read<Policies>,
-    pub(super) guards: Read<Guards>,
+    pub(crate) confinement: Read<Policies>,
+    pub(crate) guards: Read<Guards>,
     /// The pods that guards select and that do not count.
-    pub(super) uncounted: Read<Vec<Uncounted>>,
+    pub(crate) uncounted: Read<Vec<Uncounted>>,
 }
 
 /// The version of Kubernetes or of a kubelet.
@@ -95,7 +95,7 @@ pub(crate) struct RuleEntry {
 }
 
 /// A node.
-pub(super) struct NodeEntry {
+pub(crate) struct NodeEntry {
     pub(super) node: Node,
     pub(super) ledger: Result<Ledger, InvalidLedger>,
     /// `status.nodeInfo.kubeletVersion`; empty if none is reported.
@@ -105,14 +105,14 @@ pub(super) struct NodeEntry {
 }
 
 /// A text in a ConfigMap that mentions KubeSchedulerConfiguration.
-pub(super) struct SchedulerConfig {
+pub(crate) struct SchedulerConfig {
     pub(super) config_map: ObjectName,
     pub(super) text: String,
 }
 
 /// The repair of a value that was 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Repair {
+pub(crate) struct Repair {
     pub(super) node: String,
     pub(super) resource: String,
     /// The field manager of the 0.
@@ -121,7 +121,7 @@ pub(super) struct Repair {
 
 /// A pod that a kubelet has rejected for want of an extended resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RejectedPod {
+pub(crate) struct RejectedPod {
     pub(super) object: ObjectName,
     pub(super) node: String,
     pub(super) resource: String,
@@ -129,7 +129,7 @@ pub(super) struct RejectedPod {
 
 /// The account of a controller.
 #[derive(Clone, Debug)]
-pub(super) struct Account {
+pub(crate) struct Account {
     pub(super) deployment: ObjectName,
     /// Its name as a user, such as `system:serviceaccount:advertising:nra`.
     pub(super) user: String,
@@ -139,20 +139,20 @@ pub(super) struct Account {
 
 /// Admission policies and their bindings.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Policies {
+pub(crate) struct Policies {
     pub(super) policies: Vec<Policy>,
     pub(super) bindings: Vec<Binding>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Policy {
+pub(crate) struct Policy {
     pub(super) name: String,
     /// What is wrong with its expressions, according to its status.
     pub(super) warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Binding {
+pub(crate) struct Binding {
     pub(super) policy: String,
     /// Whether it rejects what the policy does not allow.
     pub(super) denies: bool,
@@ -169,7 +169,7 @@ pub(crate) struct Guards {
 
 /// The policies of one kind, and all bindings of that kind; none if the cluster does not serve it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GuardPolicies {
+pub(crate) struct GuardPolicies {
     pub(super) policies: Vec<GuardPolicy>,
     /// A binding works without the label.
     pub(super) bindings: Vec<Binding>,
@@ -177,7 +177,7 @@ pub(super) struct GuardPolicies {
 
 /// A policy of a guard.
 #[derive(Clone, Debug)]
-pub(super) struct GuardPolicy {
+pub(crate) struct GuardPolicy {
     pub(super) name: String,
     /// `None` if an edit has removed the annotation.
     pub(super) resource: Option<String>,
@@ -208,7 +208,7 @@ fn failure<T>(read: &Read<T>) -> Option<&NotRun> {
 
 impl Snapshot {
     /// Returns why nothing can be checked, if nothing could be read. Every user may read the version.
-    pub(super) fn why_blank(&self) -> Option<&NotRun> {
+    pub(crate) fn why_blank(&self) -> Option<&NotRun> {
         let Self { nodes, rules, waiting, quotas, leases, .. } = self;
         let read = [failure(nodes), failure(rules), failure(waiting), failure(quotas), failure(leases)];
         read.into_iter().collect::<Option<Vec<_>>>()?.into_iter().next()

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use crate::cli::doctor::finding::{Finding, NotRun, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, NotRun, Outcome};
+use crate::inspect::doctor::snapshot::{Snapshot, known};
 
 const KIND: &str = "KubeSchedulerConfiguration";
 

@@ -1,7 +1,7 @@
 //! The rules themselves.
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome, Severity};
-use crate::cli::doctor::snapshot::{RuleEntry, Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome, Severity};
+use crate::inspect::doctor::snapshot::{RuleEntry, Snapshot, known};
 use crate::model::api::Reason;
 
 fn object(rule: &RuleEntry) -> ObjectName {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{NodeEntry, Repair, Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{NodeEntry, Repair, Snapshot, known};
 use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;

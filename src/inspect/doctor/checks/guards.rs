@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{GuardPolicies, GuardPolicy, Guards, Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{GuardPolicies, GuardPolicy, Guards, Snapshot, known};
 use crate::inspect::hint;
 use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Snapshot, known};
 use crate::inspect::hint;
 use crate::model::api::DeletionPolicy;
 use crate::model::quantity::Quantity;

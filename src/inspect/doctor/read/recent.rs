@@ -8,12 +8,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 use serde::Deserialize;
 
-use crate::cli::doctor::finding::{NotRun, ObjectName};
-use crate::cli::doctor::snapshot::{Read, RejectedPod, Repair, Version};
 use crate::cluster::clock;
 use crate::cluster::node_client::POD_PAGE_SIZE;
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
+use crate::inspect::doctor::finding::{NotRun, ObjectName};
+use crate::inspect::doctor::snapshot::{Read, RejectedPod, Repair, Version};
 use crate::inspect::lists::list;
 use crate::model::resource_name::is_extended;
 

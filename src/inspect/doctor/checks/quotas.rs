@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Snapshot, known};
 use crate::model::resource_name::{in_ignored_quota_key, is_extended};
 use crate::model::spelling::closest_resource;
 

@@ -10,12 +10,17 @@ use serde::Deserialize;
 
 use super::finding::{NotRun, ObjectName};
 use super::snapshot::{Binding, GuardPolicies, GuardPolicy, Guards, Read, Uncounted};
-use crate::cli::guard::policies::{LABEL, RESOURCE};
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::requests::Requests;
 use crate::inspect::inventory::pods::Pods;
 use crate::inspect::lists::{is_not_served, list};
 use crate::model::pod::object::PodObject;
+
+/// The label of all guards' objects.
+pub(crate) const LABEL: &str = "noderesource.dev/guard";
+
+/// The annotation with the guarded resource.
+pub(crate) const RESOURCE: &str = "noderesource.dev/guarded-resource";
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 

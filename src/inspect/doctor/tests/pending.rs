@@ -9,8 +9,8 @@ use super::guards::bound;
 use super::{
     DONGLE, LISTED, account, deployment, found, guards, healthy, lease, listed, node, overlay, pods, ready, rule,
 };
-use crate::cli::doctor::report::Report;
-use crate::cli::doctor::snapshot::{RuleEntry, Rules, Snapshot};
+use crate::inspect::doctor::report::Report;
+use crate::inspect::doctor::snapshot::{RuleEntry, Rules, Snapshot};
 use crate::model::api;
 
 const LIVE: &str = "2026-01-01T11:59:59.000000Z";
@@ -139,13 +139,11 @@ fn each_of_twenty_causes_of_a_pending_pod_is_found() {
         let mut cluster = healthy();
         waits(&mut cluster, DONGLE, "4");
         plant(&mut cluster);
-        let report = Report::new(&cluster);
-        let code = report.verdict(true) as u8;
         // As it is reported: without what another check has found the cause of.
-        let report = serde_json::to_value(&report).unwrap();
+        let report = serde_json::to_value(Report::new(&cluster)).unwrap();
         let of_check = |it: &&Value| it["check"] == check;
         let found = report["checks"].as_array().unwrap().iter().find(of_check).unwrap().to_string();
-        if code != 1 || !found.contains(text) {
+        if !found.contains(text) {
             missed.push(format!("{cause}: {found}"));
         }
     }
@@ -167,7 +165,6 @@ fn healthy_cluster_of_800_nodes_has_no_findings() {
     cluster.waiting = Ok(pods(&[("waits", DONGLE, "4"), ("too", DONGLE, "1")]));
     set_rules(&mut cluster, vec![ready()]);
     assert_eq!(found(&cluster), []);
-    assert_eq!(Report::new(&cluster).verdict(true) as u8, 0);
     // It is no accident: one node of them that is not as it should be is found.
     cluster.nodes.as_mut().unwrap()[777] = listed("node-778", "3", api::FIELD_MANAGER);
     assert!(found(&cluster).iter().any(|(check, _, text)| *check == "overcommitted-node" && text.contains("node-778")));

@@ -1,7 +1,7 @@
 //! The admission policies of the chart.
 
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Binding, Policies, Policy, Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Binding, Policies, Policy, Snapshot, known};
 use crate::model::api::FIELD_MANAGER;
 
 /// Finds that no policy keeps values across reboots.

@@ -3,9 +3,9 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::cli::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
 use crate::election::holder::{self, Kind};
+use crate::inspect::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
 use crate::model::api::{FIELD_MANAGER, ShrinkPolicy};
 use crate::model::count::{NAMED, few};
 

@@ -10,18 +10,18 @@ use crate::model::count::few;
 use crate::response::request_error::RequestError;
 
 /// What a check finds, or why it cannot run. Nothing found means that there is nothing to find.
-pub(super) type Outcome = Result<Vec<Finding>, NotRun>;
+pub(crate) type Outcome = Result<Vec<Finding>, NotRun>;
 
 /// A problem.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Finding {
-    pub(super) severity: Severity,
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
     /// The objects that have it, of one kind.
-    pub(super) objects: Vec<ObjectName>,
+    pub(crate) objects: Vec<ObjectName>,
     /// What is wrong, without a period.
-    pub(super) problem: String,
+    pub(crate) problem: String,
     /// What to do, without a period.
-    pub(super) fix: String,
+    pub(crate) fix: String,
     /// The check that finds the cause itself: if it has found something, this is not reported as well.
     #[serde(skip)]
     pub(super) found_by: Option<&'static str>,
@@ -29,7 +29,7 @@ pub(super) struct Finding {
 
 /// How bad a problem is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) enum Severity {
+pub(crate) enum Severity {
     /// Something is not as it was declared or requested.
     Error,
     /// It works, but something may not be as intended, or will not last.
@@ -37,7 +37,7 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
@@ -90,7 +90,7 @@ impl Finding {
     }
 
     /// Returns the kind and the names of the objects, the first few in full.
-    pub(super) fn objects(&self, most: usize) -> String {
+    pub(crate) fn objects(&self, most: usize) -> String {
         let kind = self.objects.first().map(|object| object.kind).unwrap_or_default();
         format!("{kind} {}", few(&self.objects, most, ", "))
     }
@@ -120,7 +120,7 @@ impl NotRun {
     }
 
     /// Returns whether the cluster has nothing that the check could look at.
-    pub(super) fn is_of_cluster(&self) -> bool {
+    pub(crate) fn is_of_cluster(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
 }

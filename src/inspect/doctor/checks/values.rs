@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::controller;
-use crate::cli::doctor::finding::{Finding, ObjectName, Outcome};
-use crate::cli::doctor::snapshot::{NodeEntry, RuleEntry, Snapshot, known};
+use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
+use crate::inspect::doctor::snapshot::{NodeEntry, RuleEntry, Snapshot, known};
 use crate::inspect::hint;
 use crate::model::api::Reason;
 use crate::model::count::plural;

@@ -9,9 +9,9 @@ use super::{
     DONGLE, LISTED, account, assert_found, deployment, foreign_overlay, found, healthy, lease, listed, node, overlay,
     parse, pods, policies, quota, ready, rule, scheduler,
 };
-use crate::cli::doctor::finding::Severity::{Error, Warning};
-use crate::cli::doctor::snapshot::{NodeEntry, Policies, Repair, RuleEntry, Rules, Snapshot, Version};
-use crate::cli::doctor::{checks, read};
+use crate::inspect::doctor::finding::Severity::{Error, Warning};
+use crate::inspect::doctor::snapshot::{NodeEntry, Policies, Repair, RuleEntry, Rules, Snapshot, Version};
+use crate::inspect::doctor::{checks, read};
 use crate::model::api;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{Interner, heartbeats};
