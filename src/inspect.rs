@@ -1,5 +1,6 @@
 //! What a cluster has, and what follows from it: readers, and pure functions of what they have read.
 
+pub(crate) mod adopt;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod hint;

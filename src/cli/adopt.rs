@@ -1,19 +1,6 @@
 //! `adopt`: rules for the values that nodes have already.
-//!
-//! ```text
-//! lists ─▶ Snapshot ─▶ Survey ─────────────▶ proposals ─▶ YAML
-//!                      values, or why not    which label    and why
-//! ```
 
-mod choice;
-mod few;
-mod labels;
-mod names;
-mod proposal;
-mod read;
 mod render;
-pub(super) mod snapshot;
-mod survey;
 #[cfg(test)]
 mod tests;
 
@@ -26,12 +13,13 @@ use super::end::{Failure, Verdict};
 use super::message::print_notes;
 use super::output::print;
 use crate::cluster::client::ConnectError;
+use crate::inspect::adopt::proposal::{self, Proposal};
+use crate::inspect::adopt::read;
+use crate::inspect::adopt::snapshot::{Feature, Snapshot};
+use crate::inspect::adopt::survey::{Cause, Filter, Survey};
 use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::count::plural;
 use crate::model::resource_name::{self, ResourceName};
-use proposal::Proposal;
-use snapshot::Snapshot;
-use survey::{Cause, Filter, Survey};
 
 /// Write rules for the extended resources that nodes have already
 ///
@@ -128,7 +116,7 @@ fn left_out(snapshot: &Snapshot, survey: &Survey, filter: &Filter) -> Vec<String
     let is_selected =
         |resource: &str| filter.resources.is_empty() || filter.resources.iter().any(|name| name.as_str() == resource);
     for feature in snapshot.features.iter().filter(|feature| is_selected(&feature.resource)) {
-        let snapshot::Feature { object, resource, value } = feature;
+        let Feature { object, resource, value } = feature;
         if !resource_name::is_extended(resource) {
             sentences.push(format!(
                 "{resource}, which NodeFeatureRule {object} declares as {value}: no rule can declare the name"

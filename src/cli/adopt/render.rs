@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::choice::{Choice, Why};
-use super::few::Few;
-use super::labels::Rank;
-use super::proposal::Proposal;
-use super::snapshot::{Entry, Feature, Snapshot};
+use crate::inspect::adopt::choice::{Choice, Why};
+use crate::inspect::adopt::few::Few;
+use crate::inspect::adopt::labels::Rank;
+use crate::inspect::adopt::proposal::Proposal;
+use crate::inspect::adopt::snapshot::{Entry, Feature, Snapshot};
 use crate::inspect::diff::order::NodeName;
 use crate::model::api::{ConflictPolicy, FIELD_MANAGER, GROUP, VERSION};
 use crate::model::count::plural;

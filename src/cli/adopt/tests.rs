@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value, json};
 
-use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
-use super::survey::Filter;
 use super::{Output, render};
+use crate::inspect::adopt::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
+use crate::inspect::adopt::survey::Filter;
 use crate::inspect::diff::rules::{ClusterRule, Standing};
 use crate::manifest::{Files, Limits, read_text};
 use crate::model::api::{FIELD_MANAGER, NodeExtendedResource};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::*;
-use crate::cli::adopt::survey::Survey;
+use crate::inspect::adopt::survey::Survey;
 use crate::model::node::{Node, heartbeats};
 use crate::model::quantity::Quantity;
 use crate::planner::input::PlanningInput;

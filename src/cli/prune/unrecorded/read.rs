@@ -12,10 +12,10 @@ use serde::{Deserialize as _, de::Error as _};
 use serde_json::Value;
 
 use super::error::UnrecordedError;
-use crate::cli::adopt::snapshot::{Entry, Object};
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::Requests;
+use crate::inspect::adopt::snapshot::{Entry, Object};
 use crate::inspect::doctor::read::{rules, version};
 use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::inventory::pods::PodEntry;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::read::{Found, Snapshot, Writer};
-use crate::cli::adopt::snapshot::Entry;
 use crate::cli::age::age;
+use crate::inspect::adopt::snapshot::Entry;
 use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::hint;
 use crate::inspect::inventory::pods::PodEntry;

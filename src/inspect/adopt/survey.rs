@@ -12,41 +12,41 @@ use crate::model::resource_name::ResourceName;
 
 /// Selects the values to adopt. An empty list selects all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
-    pub(super) labels: LabelFilter,
-    pub(super) resources: Vec<ResourceName>,
-    pub(super) managers: Vec<String>,
+pub(crate) struct Filter {
+    pub(crate) labels: LabelFilter,
+    pub(crate) resources: Vec<ResourceName>,
+    pub(crate) managers: Vec<String>,
 }
 
 /// The values of the selected nodes.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// What can be adopted, by resource and quantity.
-    pub(super) groups: BTreeMap<(Arc<str>, Quantity), Group>,
+    pub(crate) groups: BTreeMap<(Arc<str>, Quantity), Group>,
     /// What cannot, by resource, and the nodes.
-    pub(super) left_out: BTreeMap<(String, Cause), Vec<usize>>,
+    pub(crate) left_out: BTreeMap<(String, Cause), Vec<usize>>,
     /// The managers of what could be adopted but is not selected.
-    pub(super) other_managers: BTreeSet<Arc<str>>,
+    pub(crate) other_managers: BTreeSet<Arc<str>>,
 }
 
 /// The nodes that have one quantity of a resource.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// As indices into the snapshot's nodes, in their order.
-    pub(super) nodes: Vec<usize>,
+    pub(crate) nodes: Vec<usize>,
     /// The field managers of the values in capacity, which a kubelet copies to allocatable.
-    pub(super) managers: BTreeSet<Arc<str>>,
+    pub(crate) managers: BTreeSet<Arc<str>>,
     /// Whether some value is not the controller's own, which it adopts without being asked to overwrite it.
-    pub(super) has_foreign: bool,
+    pub(crate) has_foreign: bool,
     /// Whether Node Feature Discovery lists some value as its own.
-    pub(super) is_of_nfd: bool,
+    pub(crate) is_of_nfd: bool,
     /// Whether Gardener lists some value as its own.
-    pub(super) is_of_gardener: bool,
+    pub(crate) is_of_gardener: bool,
 }
 
 /// Why a value is not adopted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// No rule can declare the name, for this reason.
     Name(String),
     /// The ledger lists it for this rule.
@@ -74,7 +74,7 @@ pub(super) enum Cause {
 
 impl Survey {
     /// Looks at every extended resource of the selected nodes.
-    pub(super) fn new(snapshot: &Snapshot, filter: &Filter) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, filter: &Filter) -> Self {
         let mut survey = Self::default();
         for (place, entry) in snapshot.nodes.iter().enumerate() {
             if !filter.labels.matches(&labels(entry)) {
@@ -125,7 +125,7 @@ impl Survey {
     }
 
     /// Returns the number of values that can be adopted.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.groups.values().map(|group| group.nodes.len()).sum()
     }
 }

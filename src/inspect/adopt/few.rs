@@ -9,14 +9,14 @@ const NAMED: usize = 3;
 
 /// The first few of many, and how many there are: a rule per node may have all other nodes in its comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Few<T> {
+pub(crate) struct Few<T> {
     pub(super) first: Vec<T>,
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 impl<T> Few<T> {
     /// Returns what the function makes of each.
-    pub(super) fn map<'s, U>(&'s self, make: impl FnMut(&'s T) -> U) -> Few<U> {
+    pub(crate) fn map<'s, U>(&'s self, make: impl FnMut(&'s T) -> U) -> Few<U> {
         Few { first: self.first.iter().map(make).collect(), count: self.count }
     }
 }

@@ -7,7 +7,7 @@ use crate::model::node::Node;
 
 /// How well a label explains a resource; the first is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(crate) enum Rank {
     /// Of the resource's own domain, such as `example.com/dongle`.
     Domain,
     /// The name of a node pool, whose nodes are made alike.

@@ -23,7 +23,7 @@ const FEATURE_RULES: &str = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules";
 
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     #[error("you have no right to list nodes, whose values are to be adopted. The server says: {0}")]
     Forbidden(String),
     #[error("cannot list nodes: {0}")]
@@ -31,7 +31,7 @@ pub(super) enum ReadError {
 }
 
 /// Reads the nodes, and as much of the rest as can be read.
-pub(super) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
+pub(crate) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
     let requests = &lists::requests(client);
     let (nodes, rules, classes, features) = tokio::join!(
         nodes(requests),

@@ -12,7 +12,7 @@ const MAX_VALUES: usize = 64;
 
 /// What selects nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Choice {
+pub(crate) enum Choice {
     /// Labels with one of these values each.
     Labels(BTreeMap<String, Vec<String>>),
     /// Names, as indices of nodes.
@@ -21,15 +21,15 @@ pub(super) enum Choice {
 
 /// What selects some nodes of a group, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) nodes: Vec<usize>,
-    pub(super) choice: Choice,
-    pub(super) why: Why,
+pub(crate) struct Part {
+    pub(crate) nodes: Vec<usize>,
+    pub(crate) choice: Choice,
+    pub(crate) why: Why,
 }
 
 /// Why nodes are selected so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     /// These labels select all nodes of the group and no other node.
     Exact { rank: Rank },
     /// These labels select only nodes of the group, though not all.

@@ -16,23 +16,23 @@ use crate::model::quantity::Quantity;
 
 /// A rule that takes values over as they are.
 #[derive(Debug)]
-pub(super) struct Proposal<'s> {
-    pub(super) name: String,
-    pub(super) resource: Arc<str>,
-    pub(super) quantity: Quantity,
+pub(crate) struct Proposal<'s> {
+    pub(crate) name: String,
+    pub(crate) resource: Arc<str>,
+    pub(crate) quantity: Quantity,
     /// The nodes, and what selects them.
-    pub(super) part: Part,
-    pub(super) conflict_policy: ConflictPolicy,
+    pub(crate) part: Part,
+    pub(crate) conflict_policy: ConflictPolicy,
     /// Higher than that of other rules of the resource that may select the same nodes in future.
-    pub(super) priority: i32,
+    pub(crate) priority: i32,
     /// The names of these.
-    pub(super) below: Few<String>,
+    pub(crate) below: Few<String>,
     /// The nodes of all rules of this quantity.
-    pub(super) group: &'s Group,
+    pub(crate) group: &'s Group,
 }
 
 /// Returns the rules, by resource and quantity: together they select each value of the survey once, and no other node.
-pub(super) fn proposals<'s>(snapshot: &Snapshot, survey: &'s Survey) -> Vec<Proposal<'s>> {
+pub(crate) fn proposals<'s>(snapshot: &Snapshot, survey: &'s Survey) -> Vec<Proposal<'s>> {
     let nodes: Vec<&Node> = snapshot.nodes.iter().map(|entry| &entry.node).collect();
     let index = LabelIndex::new(&nodes);
     let mut quantities = BTreeMap::<&str, BTreeSet<Quantity>>::new();

@@ -27,16 +27,16 @@ const NFD_DOMAIN: &str = "feature.node.kubernetes.io";
 
 /// The objects that adoption looks at.
 #[derive(Default)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     /// In natural order.
-    pub(super) nodes: Vec<Entry>,
-    pub(super) rules: Rules,
+    pub(crate) nodes: Vec<Entry>,
+    pub(crate) rules: Rules,
     /// The DeviceClass that maps a resource, by resource.
-    pub(super) classes: BTreeMap<String, String>,
+    pub(crate) classes: BTreeMap<String, String>,
     /// What NodeFeatureRules declare.
-    pub(super) features: Vec<Feature>,
+    pub(crate) features: Vec<Feature>,
     /// What could not be read: sentences without a period.
-    pub(super) gaps: Vec<String>,
+    pub(crate) gaps: Vec<String>,
 }
 
 /// A node.
@@ -55,25 +55,25 @@ pub(crate) struct Entry {
 
 /// The rules of the cluster. By default, none is known.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     /// Also those of invalid rules.
-    pub(super) names: BTreeSet<Arc<str>>,
-    pub(super) set: RuleSet,
+    pub(crate) names: BTreeSet<Arc<str>>,
+    pub(crate) set: RuleSet,
     /// Why some declare nothing, by name.
-    pub(super) invalid: BTreeMap<Arc<str>, String>,
+    pub(crate) invalid: BTreeMap<Arc<str>, String>,
     /// Whether these are all rules.
     are_all: bool,
 }
 
 /// An extended resource that a NodeFeatureRule declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Feature {
+pub(crate) struct Feature {
     /// The name of the NodeFeatureRule.
-    pub(super) object: String,
+    pub(crate) object: String,
     /// With its domain.
-    pub(super) resource: String,
+    pub(crate) resource: String,
     /// A number, or the feature that it is taken from: `@domain.feature.element`.
-    pub(super) value: String,
+    pub(crate) value: String,
 }
 
 impl Entry {
@@ -84,13 +84,13 @@ impl Entry {
         Self { node, ledger, odd, nfd, gardener, plugins }
     }
 
-    pub(super) fn name(&self) -> NodeName {
+    pub(crate) fn name(&self) -> NodeName {
         NodeName(Arc::clone(&self.node.name))
     }
 }
 
 impl Rules {
-    pub(super) fn new(rules: Vec<ClusterRule>) -> Self {
+    pub(crate) fn new(rules: Vec<ClusterRule>) -> Self {
         let names = rules.iter().map(|rule| Arc::clone(&rule.name)).collect();
         let invalid = rules.iter().filter_map(|rule| Some((Arc::clone(&rule.name), rule.rule.as_ref().err()?)));
         let invalid = invalid.map(|(name, why)| (name, why.to_string())).collect();
@@ -160,7 +160,7 @@ fn odd_resources(object: &Value) -> BTreeSet<String> {
 
 /// A NodeFeatureRule, reduced to what it declares.
 #[derive(Deserialize)]
-pub(super) struct FeatureRule {
+pub(crate) struct FeatureRule {
     metadata: FeatureRuleMetadata,
     #[serde(default)]
     spec: FeatureRuleSpec,
@@ -184,7 +184,7 @@ struct FeatureRuleItem {
 
 impl FeatureRule {
     /// Returns the extended resources that it declares.
-    pub(super) fn features(self) -> Vec<Feature> {
+    pub(crate) fn features(self) -> Vec<Feature> {
         let object = self.metadata.name;
         let items = self.spec.rules.into_iter().flatten().flat_map(|item| item.extended_resources);
         let declared = items.flatten().map(|(name, value)| {
