@@ -23,35 +23,20 @@ pub(crate) enum Page<K> {
     Items(Vec<K>),
 }
 
-/// Lists all objects of a kind. A list that takes so long that its rest expires starts again, a few times.
+/// Lists all objects of a kind, as [`list_at`] does, with kube's errors, which tell apart why there is no response.
 ///
 /// # Errors
 /// If they cannot be listed.
-pub(crate) async fn list<K>(api: &Api<K>, mut on_page: impl FnMut(Page<K>)) -> Result<(), kube::Error>
+pub(crate) async fn list<K>(api: &Api<K>, on_page: impl FnMut(Page<K>)) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let mut page = ListParams::default().limit(PAGE_SIZE);
-    let mut restarts = 0;
-    loop {
-        let list = match api.list(&page).await {
-            // The list took so long that its rest has expired.
-            Err(kube::Error::Api(status))
-                if status.code == 410 && page.continue_token.is_some() && restarts < MAX_RESTARTS =>
-            {
-                restarts += 1;
-                on_page(Page::Restarted);
-                page.continue_token = None;
-                continue;
-            }
-            list => list?,
-        };
-        on_page(Page::Items(list.items));
-        page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
-        if page.continue_token.is_none() {
-            return Ok(());
-        }
-    }
+    let send = async |page: &ListParams| {
+        let list = api.list(page).await?;
+        Ok((list.items, list.metadata.continue_.filter(|token| !token.is_empty())))
+    };
+    let is_expired = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 410);
+    pages(ListParams::default().limit(PAGE_SIZE), send, is_expired, on_page).await
 }
 
 /// The page size of Events, which have a kilobyte each.
@@ -65,14 +50,29 @@ pub(crate) const EVENT_PAGE_SIZE: u32 = 1000;
 pub(crate) async fn list_at<T: DeserializeOwned>(
     requests: &Requests,
     path: &Request,
-    mut page: ListParams,
-    mut on_page: impl FnMut(Page<T>),
+    page: ListParams,
+    on_page: impl FnMut(Page<T>),
 ) -> Result<(), RequestError> {
-    let (mut restarts, mut buffer) = (0, Vec::new());
+    let mut buffer = Vec::new();
+    let send = async |page: &ListParams| {
+        let (mut list, _) = requests.send_in::<requests::Page<T>>(path.list(page), &mut buffer).await?;
+        Ok((std::mem::take(&mut list.items), list.next()))
+    };
+    pages(page, send, RequestError::is_expired, on_page).await
+}
+
+/// Requests page after page. `send` returns the objects of one, and the token of the next.
+async fn pages<T, E>(
+    mut page: ListParams,
+    mut send: impl AsyncFnMut(&ListParams) -> Result<(Vec<T>, Option<String>), E>,
+    is_expired: impl Fn(&E) -> bool,
+    mut on_page: impl FnMut(Page<T>),
+) -> Result<(), E> {
+    let mut restarts = 0;
     loop {
-        let sent = requests.send_in(path.list(&page), &mut buffer).await;
-        let mut list: requests::Page<T> = match sent.map(|(page, _)| page) {
-            Err(error) if error.is_expired() && page.continue_token.is_some() && restarts < MAX_RESTARTS => {
+        let (items, next) = match send(&page).await {
+            // The list took so long that its rest has expired.
+            Err(error) if is_expired(&error) && page.continue_token.is_some() && restarts < MAX_RESTARTS => {
                 restarts += 1;
                 on_page(Page::Restarted);
                 page.continue_token = None;
@@ -80,29 +80,10 @@ pub(crate) async fn list_at<T: DeserializeOwned>(
             }
             list => list?,
         };
-        on_page(Page::Items(std::mem::take(&mut list.items)));
-        page.continue_token = list.next();
+        on_page(Page::Items(items));
+        page.continue_token = next;
         if page.continue_token.is_none() {
             return Ok(());
         }
     }
-}
-
-/// Collects a part of each object at a path, as [`list_at`] lists them.
-///
-/// # Errors
-/// If they cannot be listed.
-pub(crate) async fn collect_at<T: DeserializeOwned, U>(
-    requests: &Requests,
-    path: &Request,
-    page: ListParams,
-    mut keep: impl FnMut(T) -> Option<U>,
-) -> Result<Vec<U>, RequestError> {
-    let mut kept = Vec::new();
-    let on_page = |page| match page {
-        Page::Restarted => kept.clear(),
-        Page::Items(items) => kept.extend(items.into_iter().filter_map(&mut keep)),
-    };
-    list_at(requests, path, page, on_page).await?;
-    Ok(kept)
 }

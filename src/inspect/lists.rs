@@ -3,14 +3,20 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::Client;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::core::Request;
+use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
 
-use crate::cluster::paging::{self, PAGE_SIZE};
+use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::Requests;
+use crate::cluster::stored::Stored;
+use crate::election::holder;
 use crate::response::request_error::RequestError;
+
+/// Where the API server has nodes.
+pub(crate) const NODES: &str = "/api/v1/nodes";
 
 /// Longer than any page takes on a server that responds at all.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,15 +46,28 @@ pub(crate) async fn list<T: DeserializeOwned, U>(
     requests: &Requests,
     path: &str,
     params: ListParams,
-    keep: impl FnMut(T) -> Option<U>,
+    mut keep: impl FnMut(T) -> Option<U>,
 ) -> Result<Vec<U>, RequestError> {
     let params = ListParams { limit: params.limit.or(Some(PAGE_SIZE)), ..params };
-    paging::collect_at(requests, &Request::new(path), params, keep).await
+    let mut kept = Vec::new();
+    let on_page = |page| match page {
+        Page::Restarted => kept.clear(),
+        Page::Items(items) => kept.extend(items.into_iter().filter_map(&mut keep)),
+    };
+    paging::list_at(requests, &Request::new(path), params, on_page).await?;
+    Ok(kept)
 }
 
 /// Lists all objects at a path.
 pub(crate) async fn all<T: DeserializeOwned>(requests: &Requests, path: &str) -> Result<Vec<T>, RequestError> {
     list(requests, path, ListParams::default(), Some).await
+}
+
+/// Lists the Leases of controllers, in one namespace or in all.
+pub(crate) async fn leases(requests: &Requests, namespace: Option<&str>) -> Result<Vec<Lease>, RequestError> {
+    let (label, value) = holder::LABEL;
+    let params = ListParams::default().labels(&format!("{label}={value}"));
+    list(requests, &Lease::url_path(&(), namespace), params, |Stored(lease)| Some(lease)).await
 }
 
 /// Returns the list, or that the cluster does not grant the right to it.
@@ -76,6 +95,17 @@ pub(crate) fn granted_or_gap<T: Default>(
         gaps.push(refusal.gap(kind, lack));
         T::default()
     }))
+}
+
+/// Returns what was read, or `None` if there is no such object, or the cluster does not serve the kind.
+///
+/// # Errors
+/// If the request fails otherwise.
+pub(crate) fn found<T>(read: Result<T, RequestError>) -> Result<Option<T>, RequestError> {
+    match read {
+        Err(error) if is_not_served(&error) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 /// Returns whether the cluster does not serve the kind.

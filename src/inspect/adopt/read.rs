@@ -1,20 +1,16 @@
 //! Reads a snapshot: four lists at once. Only that of the nodes is indispensable.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
-use k8s_openapi::api::core::v1::Node as K8sNode;
+use kube::Client;
 use kube::api::ListParams;
-use kube::core::Request;
-use kube::{Client, Resource as _};
 use thiserror::Error;
 
-use super::snapshot::{Entry, FeatureRule, Object, Rules, Snapshot};
-use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::Requests;
+use super::snapshot::{Entry, FeatureRule, Rules, Snapshot};
 use crate::inspect::diff::cluster::{self, ClusterError};
-use crate::inspect::inventory::device_classes::{DEVICE_CLASSES, by_resource};
-use crate::inspect::lists::{self, is_not_served};
+use crate::inspect::inventory;
+use crate::inspect::inventory::device_classes::by_resource;
+use crate::inspect::lists::{self, NODES, Refusal, is_not_served};
 use crate::model::node::{FactNames, Interner};
 use crate::response::error::describe;
 use crate::response::request_error::RequestError;
@@ -36,7 +32,7 @@ pub(crate) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
     let (nodes, rules, classes, features) = tokio::join!(
         nodes(requests),
         cluster::rules(client),
-        lists::all(requests, DEVICE_CLASSES),
+        inventory::read::classes(requests),
         lists::all(requests, FEATURE_RULES),
     );
     let nodes = nodes.map_err(|error| match error.code() {
@@ -75,17 +71,10 @@ pub(crate) async fn snapshot(client: &Client) -> Result<Snapshot, ReadError> {
 
 async fn nodes(requests: &Requests) -> Result<Vec<Entry>, RequestError> {
     let mut interner = Interner::keeping(FactNames::All);
-    let mut nodes = BTreeMap::new();
-    let path = Request::new(K8sNode::url_path(&(), None));
-    let on_page = |page: Page<Object>| match page {
-        Page::Restarted => nodes.clear(),
-        Page::Items(objects) => {
-            let entries = objects.into_iter().map(|object| Entry::new(object, &mut interner));
-            nodes.extend(entries.map(|entry| (entry.name(), entry)));
-        }
-    };
-    paging::list_at(requests, &path, ListParams::default().limit(PAGE_SIZE), on_page).await?;
-    Ok(nodes.into_values().collect())
+    let keep = |object| Some(Entry::new(object, &mut interner));
+    let mut nodes = lists::list(requests, NODES, ListParams::default(), keep).await?;
+    nodes.sort_by_key(Entry::name);
+    Ok(nodes)
 }
 
 /// Returns the objects; none if the cluster does not serve the kind, or if they cannot be listed, which is a gap.
@@ -99,10 +88,8 @@ fn optional<T>(list: Result<Vec<T>, RequestError>, kind: &str, lack: &str, gaps:
 }
 
 fn why_no_rules(error: &ClusterError) -> String {
-    match error {
-        ClusterError::Rules(error) if matches!(&**error, kube::Error::Api(status) if status.code == 403) => {
-            format!("you have no right to list nodeextendedresources (the server says: {})", describe(error))
-        }
-        error => error.to_string(),
+    match error.refusal() {
+        Some(Refusal(why)) => format!("you have no right to list nodeextendedresources (the server says: {why})"),
+        None => error.to_string(),
     }
 }

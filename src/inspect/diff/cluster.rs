@@ -13,6 +13,7 @@ use super::rules::{ClusterRule, ClusterRules, Standing};
 use super::{NotPlanned, Preview};
 use crate::cluster::node_client::{NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
+use crate::inspect::lists::Refusal;
 use crate::model::api::{self, NodeExtendedResource, Reason};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pod::object::PodObject;
@@ -36,6 +37,18 @@ pub enum ClusterError {
     /// The API server returned an object that is not a valid node.
     #[error("the API server returned {0}")]
     Odd(#[from] NotPlanned),
+}
+
+impl ClusterError {
+    /// Returns the refusal, if the cluster does not grant the right to list rules.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Rules(error) if matches!(&**error, kube::Error::Api(status) if status.code == 403) => {
+                Some(Refusal(describe(error)))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Lists the rules; `None` if the cluster does not serve the kind.

@@ -23,12 +23,11 @@ use super::snapshot::{
     Account, Binding, Guards, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot, Uncounted,
 };
 use crate::cluster::requests::Requests;
-use crate::cluster::stored::Stored;
 use crate::election::holder;
 use crate::inspect::inventory;
-use crate::inspect::inventory::device_classes::{DEVICE_CLASSES, by_resource};
+use crate::inspect::inventory::device_classes::by_resource;
 use crate::inspect::inventory::pods::PodEntry;
-use crate::inspect::lists::{self, is_not_served, list};
+use crate::inspect::lists::{self, NODES, is_not_served, list};
 use crate::inspect::overlays::overlay::{NodeOverlay, OVERLAYS};
 use crate::model::api::{self, FIELD_MANAGER, NodeExtendedResource};
 use crate::model::node::object::NodeObject;
@@ -78,11 +77,11 @@ pub(crate) async fn snapshot(client: &Client, namespace: Option<&str>) -> Snapsh
         protection(requests),
         confinement(requests),
         guarded(requests),
-        of_controller(requests, namespace, "list leases", "coordination.k8s.io/v1", "leases", lease_label()),
+        lists::leases(requests, namespace),
         recent(requests),
         own(requests, namespace),
     );
-    let leases = leases.map(|leases: Vec<Stored<_>>| leases.into_iter().map(|Stored(lease)| lease).collect());
+    let leases = leases.map_err(|error| NotRun::of("list leases", &error));
     let Recent { version, now, rejected, repairs } = recent;
     let Own { deployments, accounts } = own;
     let (guards, uncounted) = guarded;
@@ -131,8 +130,9 @@ struct Own {
 }
 
 async fn own(requests: &Requests, namespace: Option<&str>) -> Own {
-    let labels = DEPLOYMENT_LABELS.to_owned();
-    let deployments = of_controller(requests, namespace, "list deployments", "apps/v1", "deployments", labels).await;
+    let params = ListParams::default().labels(DEPLOYMENT_LABELS);
+    let deployments = list(requests, &Deployment::url_path(&(), namespace), params, Some).await;
+    let deployments = deployments.map_err(|error| NotRun::of("list deployments", &error));
     let accounts = match &deployments {
         Ok(deployments) => accounts(requests, deployments).await,
         Err(why) => Err(why.clone()),
@@ -144,18 +144,10 @@ async fn own(requests: &Requests, namespace: Option<&str>) -> Own {
 const DEPLOYMENT_LABELS: &str =
     "app.kubernetes.io/name=node-resource-advertiser,app.kubernetes.io/component=controller";
 
-fn lease_label() -> String {
-    let (key, value) = holder::LABEL;
-    format!("{key}={value}")
-}
-
 async fn crd<T: DeserializeOwned>(requests: &Requests) -> Read<Option<T>> {
     let name = format!("{}.{}", NodeExtendedResource::plural(&()), NodeExtendedResource::group(&()));
-    match requests.send(Request::new(CRD).get(&name, &GetParams::default())).await {
-        Ok(crd) => Ok(Some(crd)),
-        Err(error) if is_not_served(&error) => Ok(None),
-        Err(error) => Err(NotRun::of("get customresourcedefinitions", &error)),
-    }
+    let crd = lists::found(requests.send(Request::new(CRD).get(&name, &GetParams::default())).await);
+    crd.map_err(|error| NotRun::of("get customresourcedefinitions", &error))
 }
 
 pub(crate) async fn rules(requests: &Requests) -> Read<Option<Rules>> {
@@ -169,11 +161,9 @@ pub(crate) async fn rules(requests: &Requests) -> Read<Option<Rules>> {
         }
         None => rule(object),
     };
-    match list(requests, &path, ListParams::default(), keep).await {
-        Ok(rules) => Ok(Some(Rules { deleting, ..Rules::new(rules) })),
-        Err(error) if is_not_served(&error) => Ok(None),
-        Err(error) => Err(NotRun::of("list nodeextendedresources", &error)),
-    }
+    let rules = lists::found(list(requests, &path, ListParams::default(), keep).await);
+    let rules = rules.map_err(|error| NotRun::of("list nodeextendedresources", &error))?;
+    Ok(rules.map(|rules| Rules { deleting, ..Rules::new(rules) }))
 }
 
 /// Returns the name of a rule that is being deleted, and what keeps it.
@@ -206,7 +196,7 @@ pub(crate) fn rule(object: Value) -> Option<RuleEntry> {
 async fn nodes(requests: &Requests) -> Read<Vec<NodeEntry>> {
     let mut interner = Interner::keeping(FactNames::All);
     let keep = |object: NodeObject| Some(NodeEntry::new(object, &mut interner));
-    let nodes = list(requests, "/api/v1/nodes", ListParams::default(), keep).await;
+    let nodes = list(requests, NODES, ListParams::default(), keep).await;
     nodes.map_err(|error| NotRun::of("list nodes", &error))
 }
 
@@ -215,21 +205,15 @@ async fn quotas<T: DeserializeOwned>(requests: &Requests) -> Read<Vec<T>> {
     quotas.map_err(|error| NotRun::of("list resourcequotas", &error))
 }
 
-/// Returns the DeviceClass of each resource that one maps; none before Kubernetes 1.34, or without DRA.
+/// Returns the DeviceClass of each resource that one maps.
 async fn classes(requests: &Requests) -> Read<BTreeMap<String, String>> {
-    match lists::all(requests, DEVICE_CLASSES).await {
-        Ok(classes) => Ok(by_resource(classes)),
-        Err(error) if is_not_served(&error) => Ok(BTreeMap::new()),
-        Err(error) => Err(NotRun::of("list deviceclasses", &error)),
-    }
+    let classes = inventory::read::classes(requests).await;
+    classes.map(by_resource).map_err(|error| NotRun::of("list deviceclasses", &error))
 }
 
 async fn overlays(requests: &Requests) -> Read<Option<Vec<NodeOverlay>>> {
-    match lists::all(requests, OVERLAYS).await {
-        Ok(overlays) => Ok(Some(overlays)),
-        Err(error) if is_not_served(&error) => Ok(None),
-        Err(error) => Err(NotRun::of("list nodeoverlays", &error)),
-    }
+    let overlays = lists::found(lists::all(requests, OVERLAYS).await);
+    overlays.map_err(|error| NotRun::of("list nodeoverlays", &error))
 }
 
 async fn schedulers(requests: &Requests) -> Read<Vec<SchedulerConfig>> {
@@ -246,20 +230,6 @@ async fn schedulers(requests: &Requests) -> Read<Vec<SchedulerConfig>> {
         texts.into_iter().map(move |text| SchedulerConfig { config_map: config_map.clone(), text })
     });
     Ok(configs.collect())
-}
-
-async fn of_controller<T: DeserializeOwned>(
-    requests: &Requests,
-    namespace: Option<&str>,
-    action: &'static str,
-    group: &str,
-    plural: &str,
-    labels: String,
-) -> Read<Vec<T>> {
-    let namespace = namespace.map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
-    let path = format!("/apis/{group}/{namespace}{plural}");
-    let objects = list(requests, &path, ListParams::default().labels(&labels), Some).await;
-    objects.map_err(|error| NotRun::of(action, &error))
 }
 
 async fn protection(requests: &Requests) -> Read<Policies> {

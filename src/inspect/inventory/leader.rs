@@ -1,13 +1,12 @@
 //! Whether controllers lead.
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::Client;
 
 use crate::cluster::clock;
 use crate::cluster::lease::LeaseName;
-use crate::cluster::stored::Stored;
 use crate::election::holder::{self, Kind};
+use crate::inspect::lists;
 
 /// Returns whether a controller holds an unexpired Lease; `None` if Leases cannot be listed.
 pub(crate) async fn leads(client: &Client) -> Option<bool> {
@@ -16,9 +15,7 @@ pub(crate) async fn leads(client: &Client) -> Option<bool> {
 
 /// Returns the unexpired Leases that controllers hold; `None` if Leases cannot be listed.
 pub(crate) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
-    let (label, value) = holder::LABEL;
-    let params = ListParams::default().labels(&format!("{label}={value}"));
-    let leases = Api::<Stored<Lease>>::all(client.clone()).list(&params).await.ok()?;
+    let leases = lists::leases(&lists::requests(client), None).await.ok()?;
     let now = clock::now();
     let leads = |lease: &Lease| {
         let is_controller = holder::holder(lease).map(Kind::of) == Some(Kind::Controller);
@@ -28,5 +25,5 @@ pub(crate) async fn leading(client: &Client) -> Option<Vec<LeaseName>> {
         namespace: lease.metadata.namespace.unwrap_or_default(),
         name: lease.metadata.name.unwrap_or_default(),
     };
-    Some(leases.into_iter().map(|Stored(lease)| lease).filter(leads).map(name).collect())
+    Some(leases.into_iter().filter(leads).map(name).collect())
 }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use http::StatusCode;
-use k8s_openapi::api::core::v1::{Node as K8sNode, Pod as K8sPod};
+use k8s_openapi::api::core::v1::Pod as K8sPod;
 use kube::api::{GetParams, ListParams};
 use kube::core::{Request, Selector};
 use kube::{Client, Resource as _, ResourceExt as _};
@@ -18,12 +17,12 @@ use super::placement::Placement;
 use super::pods::{PodEntry, Pods};
 use super::{Inventory, NodeEntry};
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
-use crate::cluster::paging::{self, PAGE_SIZE, Page};
 use crate::cluster::requests::Requests;
-use crate::inspect::diff::cluster::{self, ClusterError};
+use crate::cluster::paging::{self, Page};
+use crate::inspect::diff::cluster;
 use crate::inspect::diff::label_filter::LabelFilter;
 use crate::inspect::diff::order::NodeName;
-use crate::inspect::lists::{self, Refusal, is_not_served, requests};
+use crate::inspect::lists::{self, NODES, Refusal, requests};
 use crate::model::compute::Compute;
 use crate::model::label;
 use crate::model::node::object::NodeObject;
@@ -49,14 +48,9 @@ async fn read(client: &Client, labels: &LabelFilter) -> Result<Lists, ReadError>
     let requests = requests(client);
     let (nodes, pods, classes, rules) =
         tokio::join!(nodes(&requests, labels), pods(&requests), classes(&requests), cluster::rules(client));
-    let classes = match classes {
-        // Before 1.34, or without DRA.
-        Err(error) if is_not_served(&error) => Ok(Vec::new()),
-        classes => classes,
-    };
     let rules = match rules {
-        Err(ClusterError::Rules(error)) if is_forbidden(&error) => Err(Refusal(describe(&error))),
-        rules => Ok(rules?.map(|rules| rules.present)),
+        Err(error) => Err(error.refusal().ok_or(error)?),
+        Ok(rules) => Ok(rules.map(|rules| rules.present)),
     };
     let pods = granted("pods", pods)?.map(|(pods, compute)| (pods, Some(compute)));
     let (pods, compute) = match pods {
@@ -78,11 +72,8 @@ pub(crate) async fn pod(
     let requests = requests(client);
     let request = Request::new(K8sPod::url_path(&(), Some(namespace))).get(name, &GetParams::default());
     let failed = |why: String| ReadError::Pod { pod: format!("{namespace}/{name}"), why };
-    match requests.send::<Value>(request).await {
-        Ok(object) => placed(object).map(Some).map_err(|error| failed(error.to_string())),
-        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(None),
-        Err(error) => Err(failed(error.to_string())),
-    }
+    let object = lists::found(requests.send(request).await).map_err(|error| failed(error.to_string()))?;
+    object.map(placed).transpose().map_err(|error| failed(error.to_string()))
 }
 
 /// Reads the pods without a node, of one namespace or of all, whatever they request. `labels` selects some of them.
@@ -91,10 +82,9 @@ pub(crate) async fn waiting_pods(
     namespace: Option<&str>,
     labels: &Selector,
 ) -> Result<Vec<(PodEntry, Placement)>, ReadError> {
-    let path = Request::new(K8sPod::url_path(&(), namespace));
-    let page = ListParams::default().fields(WAITING).labels_from(labels).limit(PAGE_SIZE);
-    let requests = requests(client);
-    let pods = paging::collect_at(&requests, &path, page, |object: Value| placed(object).ok()).await;
+    let path = K8sPod::url_path(&(), namespace);
+    let params = ListParams::default().fields(WAITING).labels_from(labels);
+    let pods = lists::list(&requests(client), &path, params, |object| placed(object).ok()).await;
     let mut pods = pods.map_err(|error| ReadError::List { kind: "pods", why: error.to_string() })?;
     pods.sort_by(|(one, _), (other, _)| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     Ok(pods)
@@ -122,27 +112,15 @@ fn granted<T>(kind: &'static str, list: Result<T, RequestError>) -> Result<Resul
     lists::granted(list).map_err(|error| ReadError::List { kind, why: error.to_string() })
 }
 
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 403)
-}
-
 async fn nodes(requests: &Requests, labels: &LabelFilter) -> Result<BTreeMap<NodeName, Arc<NodeEntry>>, RequestError> {
     let mut interner = Interner::keeping(FactNames::All);
-    let mut nodes = BTreeMap::new();
-    let path = Request::new(K8sNode::url_path(&(), None));
-    let page = ListParams::default().limit(PAGE_SIZE);
-    let on_page = |page: Page<NodeObject>| match page {
-        Page::Restarted => nodes.clear(),
-        Page::Items(objects) => {
-            let selected = objects.into_iter().filter(|object| labels.matches(object.node.labels()));
-            nodes.extend(selected.map(|object| {
-                let entry = NodeEntry::new(object, &mut interner);
-                (NodeName(Arc::clone(&entry.node.name)), Arc::new(entry))
-            }));
-        }
+    let keep = |object: NodeObject| {
+        labels.matches(object.node.labels()).then(|| {
+            let entry = NodeEntry::new(object, &mut interner);
+            (NodeName(Arc::clone(&entry.node.name)), Arc::new(entry))
+        })
     };
-    paging::list_at(requests, &path, page, on_page).await?;
-    Ok(nodes)
+    Ok(lists::list(requests, NODES, ListParams::default(), keep).await?.into_iter().collect())
 }
 
 /// Returns the pods that count, and what all of them request of the cpu and memory of each node.
@@ -161,6 +139,7 @@ pub(crate) async fn pods(
     Ok((pods.finish(), compute))
 }
 
-async fn classes(requests: &Requests) -> Result<Vec<DeviceClass>, RequestError> {
-    lists::all(requests, DEVICE_CLASSES).await
+/// Returns the DeviceClasses; none before Kubernetes 1.34, or without DRA.
+pub(crate) async fn classes(requests: &Requests) -> Result<Vec<DeviceClass>, RequestError> {
+    Ok(lists::found(lists::all(requests, DEVICE_CLASSES).await)?.unwrap_or_default())
 }

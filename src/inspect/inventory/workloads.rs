@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Client;
@@ -11,10 +10,10 @@ use kube::core::Request;
 use serde::Deserialize;
 
 use super::error::ReadError;
-use crate::cluster::paging::{self, EVENT_PAGE_SIZE};
 use crate::cluster::requests::Requests;
+use crate::cluster::paging::EVENT_PAGE_SIZE;
 use crate::cluster::stored::Stored;
-use crate::inspect::lists::requests;
+use crate::inspect::lists::{self, requests};
 use crate::model::label;
 use crate::response::request_error::RequestError;
 
@@ -126,10 +125,7 @@ async fn read(requests: &Requests, kind: &Kind, namespace: &str, name: &str) -> 
     if !label::is_dns_subdomain(name) || !label::is_dns_subdomain(namespace) {
         return Ok(None);
     }
-    match requests.send(Request::new(kind.path(namespace)).get(name, &GetParams::default())).await {
-        Err(error) if error.code() == Some(StatusCode::NOT_FOUND) => Ok(None),
-        object => object.map(Some),
-    }
+    lists::found(requests.send(Request::new(kind.path(namespace)).get(name, &GetParams::default())).await)
 }
 
 /// Returns the Events about pods that could not be created.
@@ -139,8 +135,8 @@ async fn events(requests: &Requests, namespace: Option<&str>, about: &str) -> Re
         None => "/api/v1/events".to_owned(),
     };
     let about = if about.is_empty() { String::new() } else { format!(",{about}") };
-    let page = ListParams::default().limit(EVENT_PAGE_SIZE).fields(&format!("reason=FailedCreate{about}"));
-    paging::collect_at(requests, &Request::new(path), page, |Stored(event)| Some(event)).await
+    let params = ListParams::default().limit(EVENT_PAGE_SIZE).fields(&format!("reason=FailedCreate{about}"));
+    lists::list(requests, &path, params, |Stored(event)| Some(event)).await
 }
 
 /// Returns the workloads that Events are about, each with the last one.

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::StatusCode;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Node as K8sNode};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::{GetParams, ListParams};
 use kube::core::{DeserializeGuard, Request};
 use kube::{Client, Resource as _, ResourceExt as _};
@@ -15,11 +14,11 @@ use thiserror::Error;
 
 use super::records::{NodeRecord, Records, RuleObject};
 use super::scope::Scope;
-use crate::cluster::paging::{self, EVENT_PAGE_SIZE, PAGE_SIZE};
 use crate::cluster::requests::Requests;
+use crate::cluster::paging::EVENT_PAGE_SIZE;
 use crate::cluster::stored::{Stored, remove_odd_times};
 use crate::election::holder;
-use crate::inspect::lists::{self, NOT_INSTALLED, is_not_served};
+use crate::inspect::lists::{self, NODES, NOT_INSTALLED, is_not_served};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label;
 use crate::model::ledger::Ledger;
@@ -58,11 +57,12 @@ pub(crate) async fn material(client: &Client, scope: &Scope) -> Result<Material,
         None => None,
     };
     let of_node = scope.node.as_ref().map(|name| format!(",involvedObject.name={name}")).unwrap_or_default();
+    let rules_path = NodeExtendedResource::url_path(&(), None);
     let (on_nodes, on_rules, rules, leases) = tokio::join!(
         events(&requests, format!("involvedObject.kind=Node{of_node}")),
         events(&requests, "involvedObject.kind=NodeExtendedResource".to_owned()),
-        rules(&requests),
-        leases(&requests),
+        lists::all(&requests, &rules_path),
+        lists::leases(&requests, None),
     );
     let mut gaps = Vec::new();
     let on_nodes = granted(on_nodes, &mut gaps)?;
@@ -209,7 +209,7 @@ fn failed(what: &str, error: &RequestError) -> ReadError {
 async fn node(requests: &Requests, name: &str) -> Result<NodeRecord, ReadError> {
     // Another name would be another path.
     if label::is_dns_subdomain(name) {
-        let request = Request::new(K8sNode::url_path(&(), None)).get(name, &GetParams::default());
+        let request = Request::new(NODES).get(name, &GetParams::default());
         match requests.send::<Value>(request).await {
             Ok(object) => {
                 return record(object, &mut Interner::default()).map_err(|error| ReadError::Failed {
@@ -272,8 +272,7 @@ async fn nodes(
             }
         }
     };
-    let path = Request::new(K8sNode::url_path(&(), None));
-    let all = paging::collect_at(requests, &path, ListParams::default().limit(PAGE_SIZE), keep).await;
+    let all = lists::list(requests, NODES, ListParams::default(), keep).await;
     match (all, unreadable) {
         (Err(error), _) if is_forbidden(&error) => {
             Err(ReadError::Forbidden { verb: "list", what: "nodes".to_owned(), why: error.to_string() })
@@ -295,30 +294,10 @@ async fn node_names(requests: &Requests) -> Result<Vec<String>, RequestError> {
         name: String,
     }
 
-    let path = Request::new(K8sNode::url_path(&(), None));
-    let page = ListParams::default().limit(PAGE_SIZE);
-    paging::collect_at(requests, &path, page, |named: Named| Some(named.metadata.name)).await
+    lists::list(requests, NODES, ListParams::default(), |named: Named| Some(named.metadata.name)).await
 }
 
 async fn events(requests: &Requests, selector: String) -> Result<Vec<Event>, RequestError> {
-    let path = Request::new(Event::url_path(&(), Some(NAMESPACE)));
-    paging::collect_at(
-        requests,
-        &path,
-        ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE),
-        |Stored(event)| Some(event),
-    )
-    .await
-}
-
-async fn rules(requests: &Requests) -> Result<Vec<DeserializeGuard<NodeExtendedResource>>, RequestError> {
-    let path = Request::new(NodeExtendedResource::url_path(&(), None));
-    paging::collect_at(requests, &path, ListParams::default().limit(PAGE_SIZE), Some).await
-}
-
-async fn leases(requests: &Requests) -> Result<Vec<Lease>, RequestError> {
-    let (label, value) = holder::LABEL;
-    let path = Request::new(Lease::url_path(&(), None));
-    let page = ListParams::default().labels(&format!("{label}={value}")).limit(PAGE_SIZE);
-    paging::collect_at(requests, &path, page, |Stored(lease)| Some(lease)).await
+    let params = ListParams::default().fields(&selector).limit(EVENT_PAGE_SIZE);
+    lists::list(requests, &Event::url_path(&(), Some(NAMESPACE)), params, |Stored(event)| Some(event)).await
 }

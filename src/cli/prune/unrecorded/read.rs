@@ -7,20 +7,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::ListParams;
-use kube::core::Request;
 use serde::{Deserialize as _, de::Error as _};
 use serde_json::Value;
 
 use super::error::UnrecordedError;
 use crate::cluster::node_client::describe_pods_error;
-use crate::cluster::paging::{self, PAGE_SIZE};
 use crate::cluster::requests::Requests;
 use crate::inspect::adopt::snapshot::{Entry, Object};
 use crate::inspect::doctor::read::{rules, version};
 use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::read::pods;
-use crate::inspect::lists;
+use crate::inspect::lists::{self, NODES};
 use crate::inspect::timeline::field_owners::owners;
 use crate::model::node::{FactNames, Interner};
 use crate::response::request_error::RequestError;
@@ -98,8 +96,7 @@ async fn nodes(requests: &Requests, resource: &str) -> Result<Vec<(String, Optio
             None
         }
     };
-    let page = ListParams::default().limit(PAGE_SIZE);
-    let nodes = paging::collect_at(requests, &Request::new("/api/v1/nodes"), page, keep).await?;
+    let nodes = lists::list(requests, NODES, ListParams::default(), keep).await?;
     match odd {
         Some(error) => Err(RequestError::Transport(format!("unreadable node: {error}"))),
         None => Ok(nodes),
