@@ -18,9 +18,9 @@ use crate::controller::metrics::Metrics;
 use crate::controller::server::{self, HealthState};
 use crate::controller::{self, Diagnostics};
 use crate::election::{Acquire, Candidate};
+use crate::inspect::inventory::leader;
 use crate::reconciler::readiness::Readiness;
 use crate::reconciler::{Options, RolloutLimits};
-use crate::inspect::inventory::leader;
 
 pub(super) async fn run(args: Args) -> Result<(), Error> {
     let settings = Settings::new(args)?;

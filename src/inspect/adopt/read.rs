@@ -5,8 +5,8 @@ use kube::Client;
 use kube::api::ListParams;
 use thiserror::Error;
 
-use crate::cluster::requests::Requests;
 use super::snapshot::{Entry, FeatureRule, Rules, Snapshot};
+use crate::cluster::requests::Requests;
 use crate::inspect::diff::cluster::{self, ClusterError};
 use crate::inspect::inventory;
 use crate::inspect::inventory::device_classes::by_resource;

@@ -10,8 +10,8 @@ use kube::core::Request;
 use serde::Deserialize;
 
 use super::error::ReadError;
-use crate::cluster::requests::Requests;
 use crate::cluster::paging::EVENT_PAGE_SIZE;
+use crate::cluster::requests::Requests;
 use crate::cluster::stored::Stored;
 use crate::inspect::lists::{self, requests};
 use crate::model::label;

@@ -14,8 +14,8 @@ use thiserror::Error;
 
 use super::records::{NodeRecord, Records, RuleObject};
 use super::scope::Scope;
-use crate::cluster::requests::Requests;
 use crate::cluster::paging::EVENT_PAGE_SIZE;
+use crate::cluster::requests::Requests;
 use crate::cluster::stored::{Stored, remove_odd_times};
 use crate::election::holder;
 use crate::inspect::lists::{self, NODES, NOT_INSTALLED, is_not_served};
