@@ -1,10 +1,12 @@
 //! `resource`: one extended resource, down to the pods.
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 
 use super::answer::{Answer, AnswerError, Common, Repeat, ShownPods};
 use super::view::{MISSING, NodeStateView, PodView, ResourceView, ShareView, explain_marks};
+use crate::cli::age::age;
 use crate::cli::table::Row;
 use crate::inspect::diff::order::NodeName;
 use crate::inspect::diff::rules::Rules;
@@ -71,6 +73,9 @@ struct UncountedView {
 struct HeldView {
     rule: String,
     declared: String,
+    /// When the rule was last edited: it has not been held by what the rule declares now for longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edited: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -195,6 +200,12 @@ impl Answer for ResourceAnswer {
 }
 
 impl HeldView {
+    fn remark(&self) -> String {
+        let Self { rule, declared, edited } = self;
+        let edited = edited.map(|edited| format!(", edited {} ago,", age(Timestamp::now(), edited)));
+        format!("held: rule {rule}{} declares {declared}", edited.unwrap_or_default())
+    }
+
     /// Returns whether the controller keeps more on a node than its rule declares, as long as pods request it.
     fn of(inventory: &Inventory, resource: &str, node: &NodeName, share: &Share<'_>) -> Option<Self> {
         let node = &inventory.node(&node.0)?.node;
@@ -204,7 +215,8 @@ impl HeldView {
         let rule = selecting.into_iter().find(|rule| rule.resource.as_str() == resource)?;
         let declared = rule.quantity.known_on(node)?;
         let is_held = declared < recorded && recorded <= share.requested;
-        is_held.then(|| Self { rule: rule.name.to_string(), declared: declared.to_string() })
+        let edited = inventory.rules.as_ref().and_then(|rules| rules.edited(&rule.name));
+        is_held.then(|| Self { rule: rule.name.to_string(), declared: declared.to_string(), edited })
     }
 }
 
@@ -228,7 +240,7 @@ impl NodeShare {
         let Self { node, state, missing, held, share } = self;
         let [total, requested, free] = share.cells();
         let missing = if *missing { MISSING } else { "" };
-        let held = held.as_ref().map(|HeldView { rule, declared }| format!("held: rule {rule} declares {declared}"));
+        let held = held.as_ref().map(HeldView::remark);
         let remarks: Vec<_> = held.into_iter().chain(share.remark()).collect();
         let remark = (!remarks.is_empty()).then(|| remarks.join(", "));
         let state = match (remark, state) {
@@ -242,6 +254,7 @@ impl NodeShare {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::SignedDuration;
     use serde_json::json;
 
     use super::*;
@@ -278,6 +291,14 @@ mod tests {
         let object = serde_json::to_value(&answer).unwrap();
         assert_eq!(object["shares"][0]["held"], json!({"rule": "dongle", "declared": "2"}));
         assert_eq!(object["uncountedPods"][0]["guard"], "guard");
+    }
+
+    #[test]
+    fn held_value_is_shown_with_the_last_edit_of_its_rule() {
+        let hours = Timestamp::now() - SignedDuration::from_hours(30);
+        let held = |edited| HeldView { rule: "dongle".to_owned(), declared: "2".to_owned(), edited }.remark();
+        assert_eq!(held(Some(hours)), "held: rule dongle, edited 30h ago, declares 2");
+        assert_eq!(held(None), "held: rule dongle declares 2");
     }
 
     #[test]

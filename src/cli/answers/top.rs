@@ -237,8 +237,16 @@ mod tests {
     fn rule_that_needs_attention_is_marked() {
         let cases = [
             (json!({"allNodes": true, "paused": true}), Standing::default(), Some("paused")),
-            (json!({"allNodes": true}), Standing { is_stale: false, conflicted: 2 }, Some("in conflict on 2 nodes")),
-            (json!({"allNodes": true}), Standing { is_stale: true, conflicted: 0 }, Some("newer than its status")),
+            (
+                json!({"allNodes": true}),
+                Standing { conflicted: 2, ..Standing::default() },
+                Some("in conflict on 2 nodes"),
+            ),
+            (
+                json!({"allNodes": true}),
+                Standing { is_stale: true, ..Standing::default() },
+                Some("newer than its status"),
+            ),
             (json!({"allNodes": true}), Standing::default(), None),
         ];
         for (spec, standing, why) in cases {

@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
@@ -82,6 +84,7 @@ pub(crate) fn present(object: DeserializeGuard<NodeExtendedResource>) -> Cluster
     let name: Arc<str> = object.name_any().into();
     let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
     let generation = object.meta().generation;
+    let edited = last_edit(object.meta());
     let (rule, status) = match object.0 {
         Ok(object) => (Rule::new(&object), object.status),
         Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None),
@@ -91,11 +94,21 @@ pub(crate) fn present(object: DeserializeGuard<NodeExtendedResource>) -> Cluster
     let standing = Standing {
         is_stale: observed != generation,
         conflicted: counts.map(|counts| counts.conflicted).unwrap_or_default(),
+        edited,
     };
     let problems = status.into_iter().flat_map(|status| status.problems);
     let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
     let contested = contested.map(|problem| problem.node.into()).collect();
     ClusterRule { name, created, rule, contested, standing }
+}
+
+/// Returns when a manager of the spec has last written the object, apart from its status.
+fn last_edit(metadata: &ObjectMeta) -> Option<Timestamp> {
+    let of_spec = metadata.managed_fields.iter().flatten().filter(|entry| {
+        let has_spec = entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some());
+        has_spec && entry.subresource.is_none()
+    });
+    of_spec.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max()
 }
 
 /// Lists and plans the nodes, with their pods if a value must be lowered. `progress` receives the number of planned

@@ -24,17 +24,19 @@ pub struct ClusterRule {
     pub rule: Result<Rule, InvalidRule>,
     /// The nodes on which its resource is contested, according to its status.
     pub contested: Vec<Arc<str>>,
-    /// What else its status says.
+    /// What else is known about it.
     pub standing: Standing,
 }
 
-/// What the status of a rule says about it as a whole.
+/// What is known about a rule of a cluster, besides what it declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Whether the status describes another version of the rule than the last.
     pub is_stale: bool,
     /// On how many nodes another field manager has set the value.
     pub conflicted: i64,
+    /// When its spec was last written, or fields together with it, if managedFields record that.
+    pub edited: Option<Timestamp>,
 }
 
 /// The rules of a cluster.
@@ -83,7 +85,7 @@ pub struct Rules {
     by_name: BTreeMap<Arc<str>, Arc<Rule>>,
     /// The contested resources by node.
     contested: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// What the status of rules says, by name.
+    /// What else is known about rules, by name.
     standings: BTreeMap<Arc<str>, Standing>,
     notes: Vec<Note>,
 }
@@ -168,7 +170,7 @@ impl Rules {
     /// Returns why the values of a rule may differ from what it declares, if its status or a pause says so.
     #[must_use]
     pub fn attention(&self, name: &str) -> Option<String> {
-        let Standing { is_stale, conflicted } = self.standings.get(name).copied().unwrap_or_default();
+        let Standing { is_stale, conflicted, .. } = self.standings.get(name).copied().unwrap_or_default();
         let paused = self.get(name).is_some_and(|rule| rule.paused);
         let paused = paused.then(|| "paused".to_owned());
         let conflicts = usize::try_from(conflicted).ok().filter(|count| *count > 0);
@@ -176,6 +178,12 @@ impl Rules {
         let stale = is_stale.then(|| "newer than its status, which no controller has written since".to_owned());
         let all: Vec<_> = paused.into_iter().chain(conflicts).chain(stale).collect();
         (!all.is_empty()).then(|| all.join(", "))
+    }
+
+    /// Returns when the spec of a rule was last written, if that is known.
+    #[must_use]
+    pub fn edited(&self, name: &str) -> Option<Timestamp> {
+        self.standings.get(name)?.edited
     }
 
     /// Returns every valid rule, by name.

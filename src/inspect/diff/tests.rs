@@ -256,6 +256,27 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
 }
 
 #[test]
+fn rule_was_edited_when_its_spec_was_last_written() {
+    let entry = |time: &str, fields: Value| json!({"manager": time, "time": time, "fieldsV1": fields});
+    let quantity = json!({"f:spec": {"f:quantity": {}}});
+    let mut status = entry("2026-05-01T00:00:00Z", quantity.clone());
+    status["subresource"] = "status".into();
+    let label = entry("2026-04-01T00:00:00Z", json!({"f:metadata": {"f:labels": {}}}));
+    let edits = ["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"].map(|time| entry(time, quantity.clone()));
+    let edited = |managed: &[Value]| {
+        let object = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": "dongle", "managedFields": managed},
+            "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true}});
+        let object = serde_json::from_value(object).unwrap();
+        let rules = Rules::from_cluster(vec![cluster::present(object)], Vec::new(), false);
+        rules.edited("dongle").map(|time| time.to_string())
+    };
+    let [first, last] = edits;
+    assert_eq!(edited(&[first, last, label.clone(), status]).as_deref(), Some("2026-03-01T00:00:00Z"));
+    assert_eq!(edited(&[label]), None);
+}
+
+#[test]
 fn diff_rejects_duplicate_and_unnamed_nodes() {
     let in_sync = || NodePlan { outcomes: Vec::new(), leaving: Vec::new(), plan: Plan::InSync };
     let mut preview = Preview::new(Rules::default(), Filter::default(), Detail::default());
