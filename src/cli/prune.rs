@@ -19,7 +19,7 @@ use super::error::Error;
 use super::message::print_message;
 use super::output::{self, progress_style};
 use super::printer::{Line, Printer};
-use super::{hint, stop};
+use super::stop;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::election::AtEnd;
 use crate::inspect::hint;

@@ -12,7 +12,6 @@ use crate::inspect::inventory;
 use crate::inspect::inventory::device_classes::by_resource;
 use crate::inspect::lists::{self, NODES, Refusal, is_not_served};
 use crate::model::node::{FactNames, Interner};
-use crate::response::error::describe;
 use crate::response::request_error::RequestError;
 
 const FEATURE_RULES: &str = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules";

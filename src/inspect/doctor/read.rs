@@ -23,7 +23,6 @@ use super::snapshot::{
     Account, Binding, Guards, NodeEntry, Policies, Policy, Read, RuleEntry, Rules, SchedulerConfig, Snapshot, Uncounted,
 };
 use crate::cluster::requests::Requests;
-use crate::election::holder;
 use crate::inspect::inventory;
 use crate::inspect::inventory::device_classes::by_resource;
 use crate::inspect::inventory::pods::PodEntry;

@@ -28,7 +28,6 @@ use crate::model::label;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
-use crate::response::error::describe;
 use crate::response::request_error::RequestError;
 
 /// The pods that wait for a node.

@@ -17,7 +17,6 @@ use super::scope::Scope;
 use crate::cluster::paging::EVENT_PAGE_SIZE;
 use crate::cluster::requests::Requests;
 use crate::cluster::stored::{Stored, remove_odd_times};
-use crate::election::holder;
 use crate::inspect::lists::{self, NODES, NOT_INSTALLED, is_not_served};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label;
