@@ -79,7 +79,8 @@ fn resolve(
         let Selecting { rule, quantity } = this;
         let winner = desired.get(rule.resource.as_str());
         let outcome = match winner {
-            Some(winner) if winner.rule == rule.name => {
+            // Of one that is paused, the value may leave: then it declares none.
+            Some(winner) if winner.rule == rule.name && !winner.is_leaving => {
                 let outcome = decided.remove(rule.resource.as_str());
                 outcome.map(|outcome| match outcome {
                     Outcome::Advertised => advertised(rule, quantity, winner),

@@ -130,6 +130,16 @@ fn leaving_value_is_the_next_rules_own() {
     assert_eq!((change_texts(&paused), &*outcome_texts(&paused.outcomes)["r"]), (vec![held(3)], "paused"));
 }
 
+/// Also one that declared it before, and selects the node again.
+#[test]
+fn paused_rule_whose_value_leaves_is_paused() {
+    for (pods, changes) in [(4, vec![]), (3, vec![held(3)]), (0, vec![WITHDREW.to_owned()])] {
+        let planned = planned(&left("4", "4"), &json!({"gone": {"paused": true}}), &used(pods));
+        let outcome = &*outcome_texts(&planned.outcomes)["gone"];
+        assert_eq!((planned.leaving.len(), change_texts(&planned), outcome), (1, changes, "paused"), "{pods} used");
+    }
+}
+
 /// An invalid rule, or one of those that are missing for now, may declare it; but not what it has given up before.
 #[test]
 fn value_of_a_frozen_rule_does_not_begin_to_leave() {
