@@ -186,6 +186,9 @@ impl Resolver<'_> {
             return outcome;
         }
         let Some(entry) = self.entry_with_room(resource, entry, &observed) else { return Outcome::LedgerFull };
+        if observed.recorded == Some(&entry) && observed.is(quantity) {
+            return outcome;
+        }
         let change = self.change(resource, Target { desired, ownership, quantity, entry }, &observed);
         self.changes.push(change);
         outcome
@@ -211,6 +214,11 @@ impl Resolver<'_> {
         let recorded = observed.recorded?;
         if observed.is_recorded_as(&entry) {
             return Some(recorded.clone());
+        }
+        // Without a record that it leaves, a value follows pods too.
+        let unmarked = Entry { is_leaving: recorded.is_leaving, ..entry.clone() };
+        if unmarked != entry && self.has_room(resource, &unmarked) {
+            return Some(unmarked);
         }
         if !observed.is_as_recorded() {
             self.changes.extend(repairs::repair(resource, recorded, observed));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::ledger::MAX_BYTES;
+use crate::model::pod::{NodeRequests, Requests};
 
 /// A rule name that takes most of the room of two hundred entries.
 fn long(number: usize) -> String {
@@ -105,6 +106,31 @@ fn value_is_repaired_as_it_is_listed_where_another_spelling_has_no_room() {
     assert_eq!(first.changes().len(), entries);
     assert_eq!(object["status"]["capacity"][name(0)], "1Ki");
     assert_eq!(plan(&decoded(&object), &rules, &free()).plan, Plan::InSync);
+}
+
+/// That a value leaves is recorded where there is room. It goes down in any case.
+#[test]
+fn leaving_value_goes_down_where_the_ledger_is_full() {
+    let entries = capacity();
+    let mut before = full_node(entries, "4");
+    before["ledger"][name(0)] = json!({"quantity": "4", "rule": "gone", "whenUnused": true});
+    let length = before["ledger"].to_string().len();
+    let filled = format!("{}{}", long(1), "x".repeat(MAX_BYTES - length));
+    before["ledger"][name(1)]["rule"] = json!(filled);
+    let mut all: Map<_, _> = (2..entries).map(|number| (long(number), json!({"resourceName": name(number)}))).collect();
+    all.insert(filled, json!({"resourceName": name(1)}));
+    let rules = rule_set(&Value::Object(all));
+    let mut object = node_object(&before);
+    for (pods, action) in [(3, Some("hold")), (3, None), (2, Some("hold")), (0, Some("withdraw"))] {
+        let mut requests = Requests::default();
+        requests.add_amount(&name(0), pods.into());
+        let pods = PodUsage::Known(NodeRequests { bound: requests.clone(), started: requests });
+        let node = decoded(&object);
+        let planned = plan(&node, &rules, &PlanningInput { pods, ..PlanningInput::default() });
+        let actions: Vec<_> = planned.changes().iter().map(Change::action_name).collect();
+        assert_eq!(actions, action.into_iter().collect::<Vec<_>>());
+        apply(&mut object, &patch(&node, planned.changes()).unwrap());
+    }
 }
 
 /// Rules that each declare a resource of this length, the first of the lowest precedence.
