@@ -90,10 +90,10 @@ impl Inventory {
         self.rules.as_ref()?.get(name)
     }
 
-    /// Returns the rules that select a node, the winner first.
-    pub(crate) fn selecting(&self, node: &Node) -> Vec<&Rule> {
-        let selecting = self.rules.iter().flat_map(|rules| rules.set().selecting(node));
-        selecting.filter_map(|rule| self.rule(&rule.name)).collect()
+    /// Returns the rules that declare something on a node, or may, the winner first.
+    pub(crate) fn declaring(&self, node: &Node) -> Vec<&Rule> {
+        let declaring = self.rules.iter().flat_map(|rules| rules.set().declaring(node));
+        declaring.filter_map(|rule| self.rule(&rule.name)).collect()
     }
 
     /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses. An invalid
@@ -113,7 +113,7 @@ impl Inventory {
             uses.entry(resource).or_default().class = Some(class);
         }
         for (name, entry) in self.nodes.iter().flatten() {
-            for rule in self.selecting(&entry.node) {
+            for rule in self.declaring(&entry.node) {
                 uses.entry(rule.resource.as_str()).or_default().share(name).is_selected = true;
             }
             for (resource, [capacity, allocatable]) in entry.node.resources() {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use thiserror::Error;
 
-use super::declared::{Declared, InvalidQuantity};
+use super::declared::{Declared, InvalidQuantity, OnNode};
 use super::selector::{InvalidSelection, Selection};
 use crate::model::api::{ConflictPolicy, DeletionPolicy, NodeExtendedResource, NodeExtendedResourceSpec, ShrinkPolicy};
 use crate::model::node::Node;
@@ -162,6 +162,14 @@ impl RuleSet {
     #[must_use]
     pub fn selecting(&self, node: &Node) -> Vec<&Arc<Rule>> {
         self.at(&self.places_selecting(node)).collect()
+    }
+
+    /// Returns those of them that declare a quantity on `node`, or may: one that reads it there may declare none.
+    #[must_use]
+    pub fn declaring(&self, node: &Node) -> Vec<&Arc<Rule>> {
+        let mut declaring = self.selecting(node);
+        declaring.retain(|rule| rule.quantity.on(node) != OnNode::Nothing);
+        declaring
     }
 
     /// Returns the places of the rules that select `node`, in ascending order.

@@ -150,8 +150,8 @@ fn examine(
             (false, _) => Cause::Orphan(rule),
         });
     }
-    let selecting = snapshot.rules.set.selecting(&entry.node);
-    if let Some(rule) = selecting.iter().find(|rule| rule.resource.as_str() == resource) {
+    let declaring = snapshot.rules.set.declaring(&entry.node);
+    if let Some(rule) = declaring.iter().find(|rule| rule.resource.as_str() == resource) {
         return Err(Cause::Declared(Arc::clone(&rule.name)));
     }
     if let Some(class) = snapshot.classes.get(resource) {

@@ -313,10 +313,10 @@ impl Rules {
         Self { set: RuleSet::new(valid.cloned(), std::iter::empty()), all, deleting: BTreeMap::new() }
     }
 
-    /// Returns the rules that decide on a node: for each resource, the first that selects the node.
+    /// Returns the rules that decide on a node: for each resource, the first that declares it there.
     pub(super) fn deciding(&self, node: &Node) -> Vec<&Arc<Rule>> {
         let mut deciding: Vec<&Arc<Rule>> = Vec::new();
-        for rule in self.set.selecting(node) {
+        for rule in self.set.declaring(node) {
             if deciding.iter().all(|other| other.resource != rule.resource) {
                 deciding.push(rule);
             }

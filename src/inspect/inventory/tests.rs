@@ -141,6 +141,21 @@ fn use_of_selected_nodes_leaves_out_pods_elsewhere() {
     assert_eq!(inventory.uses()[DONGLE].requested().to_string(), "2", "nodes cannot be listed");
 }
 
+/// A table that does not name a node declares nothing there.
+#[test]
+fn rule_that_declares_nothing_on_a_node_does_not_count_there() {
+    let from = json!({"nodeLabel": {"key": "size", "values": {"big": 8}}, "whenMissing": "None"});
+    let table = || rule("table", &json!({"quantity": null, "quantityFrom": from, "allNodes": true, "priority": 1}));
+    let [big, bare] = [node("node-1", &json!({"size": "big"}), "8"), node("node-2", &json!({}), "")];
+    let of_table = inventory(&[big, bare.clone()], &[], vec![table()]);
+    let uses = of_table.uses();
+    assert_eq!((uses[DONGLE].nodes(), uses[DONGLE].expected_nodes()), (1, 1));
+    let other = rule("dongle", &json!({"quantity": 9, "allNodes": true}));
+    let answers = answers(&inventory(&[bare], &[pod("waits", "", "5")], vec![table(), other]), "waits");
+    let [(_, Answer::Short(short))] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(short[0].most, 9.into(), "the other rule decides: {}", short[0].reason);
+}
+
 #[test]
 fn leftover_zeros_are_only_those_that_nothing_declares_or_requests() {
     let nodes = [node("node-1", &json!({}), "0")];

@@ -143,7 +143,7 @@ pub(crate) fn unmet(inventory: &Inventory, name: &NodeName) -> BTreeMap<String, 
     let (Some(rules), Some(entry)) = (&inventory.rules, inventory.node(&name.0)) else { return BTreeMap::new() };
     let requests = inventory.requests();
     let node = OnNode { inventory, name, entry, requests: requests.get(name) };
-    let declared: BTreeSet<_> = inventory.selecting(&entry.node).iter().map(|rule| rule.resource.to_string()).collect();
+    let declared: BTreeSet<_> = inventory.declaring(&entry.node).iter().map(|rule| rule.resource.to_string()).collect();
     let is_met = |resource: &str| {
         let [_, allocatable] = entry.node.values(resource);
         let present = allocatable.and_then(|text| text.parse::<Quantity>().ok());
@@ -255,8 +255,8 @@ impl OnNode<'_> {
 
     /// Returns what the first rule of a resource declares on the node.
     fn declared(&self, resource: &str) -> Option<Quantity> {
-        let selecting = self.inventory.selecting(&self.entry.node);
-        let first = selecting.into_iter().find(|rule| rule.resource.as_str() == resource)?;
+        let declaring = self.inventory.declaring(&self.entry.node);
+        let first = declaring.into_iter().find(|rule| rule.resource.as_str() == resource)?;
         first.quantity.known_on(&self.entry.node)
     }
 
@@ -267,12 +267,14 @@ impl OnNode<'_> {
             let unknown = std::iter::once("who declares it is unknown".to_owned());
             return Declarations { texts: unknown.chain(class).collect(), is_unwritten: false };
         };
-        let mut selecting = self.inventory.selecting(&self.entry.node);
-        selecting.retain(|rule| rule.resource.as_str() == resource);
-        let mut declarations = if selecting.is_empty() {
+        let mut declaring = self.inventory.declaring(&self.entry.node);
+        declaring.retain(|rule| rule.resource.as_str() == resource);
+        let mut declarations = if declaring.is_empty() {
             let mismatches = of_resource.rules.iter().take(NAMED).filter_map(|name| {
                 let selection = &rules.get(name)?.selection;
-                let mismatch = selection.mismatch(&self.entry.node)?;
+                let Some(mismatch) = selection.mismatch(&self.entry.node) else {
+                    return Some(format!("rule {name} declares no quantity for the node"));
+                };
                 let names: Vec<_> = selection.names().collect();
                 let exists = |node: &&Arc<str>| self.inventory.is_part || self.inventory.node(node).is_some();
                 if names.is_empty() || names.iter().any(exists) {

@@ -140,6 +140,12 @@ fn value_that_a_rule_declares_or_may_declare_stays() {
     assert_eq!(judged(vec![rule_of(&json!({"paused": true}))], "node-1"), Some(Stays::Declared("r".into())));
     assert_eq!(judged(vec![rule_of(&json!({}))], "node-2"), None, "the rule selects another node");
     assert_eq!(judged(vec![rule_of(&json!({"resourceName": "example.com/other"}))], "node-1"), None);
+    let from = |when: &str| {
+        let from = json!({"nodeLabel": {"key": "size", "values": {"big": 8}}, "whenMissing": when});
+        vec![rule_of(&json!({"quantity": null, "quantityFrom": from}))]
+    };
+    assert_eq!(judged(from("None"), "node-1"), None, "it declares nothing there");
+    assert_eq!(judged(from("Keep"), "node-1"), Some(Stays::Declared("r".into())), "it may");
     assert_eq!(judged(vec![rule_of(&json!({"quantity": 0}))], "node-2"), Some(Stays::Invalid("r".into())));
     let other = json!({"quantity": 0, "resourceName": "example.com/other"});
     assert_eq!(judged(vec![rule_of(&other)], "node-1"), None, "an invalid rule for another resource");

@@ -67,8 +67,8 @@ pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
     for node in known(&snapshot.nodes)? {
         // What an annotation that cannot be read lists is unknown.
         let Ok(ledger) = &node.ledger else { continue };
-        let selecting = set.map(|set| set.selecting(&node.node)).unwrap_or_default();
-        let declared: BTreeSet<_> = selecting.iter().map(|rule| rule.resource.as_str()).collect();
+        let declaring = set.map(|set| set.declaring(&node.node)).unwrap_or_default();
+        let declared: BTreeSet<_> = declaring.iter().map(|rule| rule.resource.as_str()).collect();
         let left = node.node.zeros().filter(|resource| {
             let is_declared = declared.contains(resource) || invalid.contains(resource) || has_class(resource);
             ledger.get(resource).is_none() && !is_declared

@@ -60,6 +60,33 @@ fn declared_value_that_a_node_lacks_is_found() {
     assert_eq!(recorded, [], "the check of annotations finds it");
 }
 
+/// A table that does not name a node declares nothing there, whatever rule it is of.
+#[test]
+fn rule_that_declares_nothing_on_a_node_is_none_there() {
+    let table = || {
+        let from = json!({"nodeLabel": {"key": "size", "values": {"big": 8}}, "whenMissing": "None"});
+        let object = json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": "table", "generation": 1},
+            "spec": {"resourceName": DONGLE, "allNodes": true, "priority": 1, "quantityFrom": from},
+        });
+        read::rule(object).unwrap()
+    };
+    let problems = |check: &str, rules: Vec<RuleEntry>, amounts: &serde_json::Value| {
+        let mut cluster = healthy();
+        cluster.rules = Ok(Some(Rules::new(rules)));
+        cluster.nodes = Ok(vec![node("node-1", amounts, None, "k3s")]);
+        cluster.leases = Ok(vec![]);
+        let check = checks::ALL.iter().find(|other| other.name == check).unwrap();
+        (check.run)(&cluster).unwrap().into_iter().map(|found| found.problem).collect::<Vec<_>>()
+    };
+    // A device plugin has it there.
+    assert_eq!(problems("another-writer", vec![table()], &json!({DONGLE: "4"})), [""; 0]);
+    let missing = problems("missing-value", vec![table(), ready()], &json!({}));
+    assert!(matches!(&missing[..], [problem] if problem.starts_with("rule dongle declares")), "{missing:?}");
+    assert_eq!(problems("leftover-zero", vec![table()], &json!({DONGLE: "0"})).len(), 1);
+}
+
 #[test]
 fn pod_that_a_kubelet_rejected_is_found() {
     let failed = |reason: &str, started: &str| {
