@@ -198,7 +198,7 @@ impl RuleResult {
             before,
             listed_rule: Some(leaving.rule.to_string()),
             by: None,
-            reason: Some(reasons::leaving(leaving, rules)),
+            reason: Some(reasons::leaving(leaving, node, rules)),
         }
     }
 }
@@ -223,7 +223,7 @@ impl Change {
         };
         let listed = ledger.get(&resource);
         let value_stays = before == after;
-        let reason = reasons::change(&action, &resource, value_stays, listed, outcomes, rules);
+        let reason = reasons::change(&action, &resource, node, value_stays, listed, outcomes, rules);
         let sign = Sign::of(&action, &before);
         let priority = rules.get(&rule).map(|rule| rule.priority);
         let previous_rule = listed.map(|entry| &entry.rule).filter(|listed| **listed != rule);

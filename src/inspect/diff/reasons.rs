@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rules::Rules;
 use crate::model::count::and_more;
 use crate::model::ledger::Entry;
-use crate::model::node::FieldManager;
+use crate::model::node::{FieldManager, Node};
 use crate::model::quantity::Quantity;
 use crate::planner::input::Lost;
 use crate::planner::rules::Rule;
@@ -19,6 +19,7 @@ const MAX_NAMED_RULES: usize = 3;
 pub(super) fn change(
     action: &Action,
     resource: &str,
+    node: &Node,
     value_stays: bool,
     listed: Option<&Entry>,
     outcomes: &[(Arc<str>, Outcome)],
@@ -41,7 +42,7 @@ pub(super) fn change(
             format!("{} declares {declared}; pods request {quantity}", winner(rule))
         }
         Action::Hold { quantity, rule, declared: None } => {
-            format!("{}; pods request {quantity} (deletionPolicy: WhenUnused)", gone(rule, resource, rules))
+            format!("{}; pods request {quantity} (deletionPolicy: WhenUnused)", gone(rule, resource, node, rules))
         }
         Action::Repair { rule, manager, .. } => match manager {
             Some(_) => {
@@ -57,9 +58,9 @@ pub(super) fn change(
         Action::Adopt { rule, .. } => {
             format!("{}; adopts the equal value that this controller wrote", winner(rule))
         }
-        Action::Withdraw { rule } => gone(rule, resource, rules),
+        Action::Withdraw { rule } => gone(rule, resource, node, rules),
         Action::Release { rule, cause } => {
-            let gone = gone(rule, resource, rules);
+            let gone = gone(rule, resource, node, rules);
             match cause {
                 ReleaseCause::Retained { restored: None } => {
                     format!("{gone}; the value stays (deletionPolicy: Retain)")
@@ -142,9 +143,9 @@ pub(crate) fn outcome(outcome: &Outcome, rule: &Rule, rules: &Rules) -> Option<S
 }
 
 /// Returns why a value stays that no rule declares, or may.
-pub(super) fn leaving(leaving: &Leaving, rules: &Rules) -> String {
+pub(super) fn leaving(leaving: &Leaving, node: &Node, rules: &Rules) -> String {
     let Leaving { resource, rule, at, pods_error } = leaving;
-    let gone = gone(rule, resource, rules);
+    let gone = gone(rule, resource, node, rules);
     let gone = format!("{gone} (deletionPolicy: WhenUnused)");
     match (pods_error, at) {
         (Some(error), _) => format!("may stay: {gone}; {error}"),
@@ -195,12 +196,15 @@ fn standing(winner: &Rule, loser: &Rule) -> String {
 }
 
 /// Returns why a rule no longer declares a listed resource.
-fn gone(name: &str, resource: &str, rules: &Rules) -> String {
+fn gone(name: &str, resource: &str, node: &Node, rules: &Rules) -> String {
     match rules.get(name) {
+        None if rules.contains(name) => format!("rule {name} gave it up before it became invalid"),
         None => format!("rule {name} is gone"),
         Some(rule) if rule.resource.as_str() != resource => {
             format!("rule {name} now declares {}", rule.resource.as_str())
         }
-        Some(_) => format!("rule {name} no longer selects the node"),
+        Some(rule) if !rule.selection.selects(node) => format!("rule {name} no longer selects the node"),
+        Some(rule) if rule.paused => format!("rule {name} gave it up before it was paused"),
+        Some(_) => format!("rule {name} no longer declares a quantity for the node"),
     }
 }

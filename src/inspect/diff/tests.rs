@@ -255,6 +255,33 @@ fn diff_of_an_adopted_value_is_an_annotation_change() {
     assert_eq!(change.reason, "rule dongle; adopts the equal value that this controller wrote");
 }
 
+/// A rule may select a node, and declare nothing there anymore.
+#[test]
+fn reason_of_a_withdrawal_is_why_the_rule_declares_nothing() {
+    let from = json!({"nodeLabel": {"key": "size", "values": {"big": 4}}, "whenMissing": "None"});
+    let elsewhere = json!({"nodeNames": ["node-2"], "allNodes": null});
+    for (spec, leaving, reason) in [
+        (elsewhere.clone(), false, "rule dongle no longer selects the node"),
+        (
+            json!({"quantity": null, "quantityFrom": from}),
+            false,
+            "rule dongle no longer declares a quantity for the node",
+        ),
+        (elsewhere, true, "rule dongle no longer selects the node"),
+        (json!({"paused": true}), true, "rule dongle gave it up before it was paused"),
+    ] {
+        let mut ledger = json!({"quantity": "4", "rule": "dongle"});
+        if leaving {
+            ledger["whenUnused"] = json!(true);
+            ledger["leaving"] = json!(true);
+        }
+        let object = node([Some("4"), Some("4")], Some(&ledger));
+        let (diff, _) = node_diff(&object, &[rule("dongle", spec)], PodUsage::Known(NodeRequests::default()));
+        let changes: Vec<_> = diff.changes.iter().map(|change| (change.action, &*change.reason)).collect();
+        assert_eq!(changes, [("withdraw", reason)]);
+    }
+}
+
 #[test]
 fn rule_was_edited_when_its_spec_was_last_written() {
     let entry = |time: &str, fields: Value| json!({"manager": time, "time": time, "fieldsV1": fields});
