@@ -1,13 +1,16 @@
 //! The controller: its Lease and its Deployment.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::election::holder::{self, Kind};
 use crate::inspect::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
-use crate::model::api::{FIELD_MANAGER, ShrinkPolicy};
+use crate::model::api::{DeletionPolicy, FIELD_MANAGER, ShrinkPolicy};
 use crate::model::count::{NAMED, few};
+use crate::model::ledger::Ledger;
 
 const NO_DEPLOYMENT: &str = "no Deployment has the labels that the chart gives to the controller's";
 
@@ -118,12 +121,19 @@ pub(super) fn replicas(snapshot: &Snapshot) -> Outcome {
     Ok(deployments.iter().filter_map(unready).collect())
 }
 
-/// Finds controllers that may not watch pods, where a rule depends on that.
+/// Finds controllers that may not watch pods, where a rule depends on that, or a value of one that may be gone.
 pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
     let rules = snapshot.installed()?;
-    let depends =
-        |entry: &&RuleEntry| entry.rule.as_ref().is_ok_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree);
-    let depending: Vec<_> = rules.all.iter().filter(depends).map(|entry| &*entry.name).collect();
+    let leaves = |policy: DeletionPolicy| policy == DeletionPolicy::WhenUnused;
+    let depends = |entry: &&RuleEntry| {
+        let rule = entry.rule.as_ref();
+        rule.is_ok_and(|rule| rule.shrink_policy == ShrinkPolicy::WhenFree || leaves(rule.deletion_policy))
+    };
+    let declared = rules.all.iter().filter(depends).map(|entry| &*entry.name);
+    let ledgers = snapshot.nodes.iter().flatten().filter_map(|node| node.ledger.as_ref().ok());
+    let recorded = ledgers.flat_map(Ledger::entries).filter(|(_, entry)| leaves(entry.deletion_policy));
+    let depending: BTreeSet<_> = declared.chain(recorded.map(|(_, entry)| &*entry.rule)).collect();
+    let depending: Vec<_> = depending.into_iter().collect();
     if depending.is_empty() {
         return Ok(Vec::new());
     }
@@ -134,12 +144,12 @@ pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
     let lacking = accounts.iter().filter(|account| !account.lacks.is_empty());
     let findings = lacking.map(|Account { deployment, user, lacks }| {
         let problem = format!(
-            "{user} has no right to {} pods: under shrinkPolicy WhenFree ({}), no value goes down, and none appears on a node \
-             that is older than its rule",
+            "{user} has no right to {} pods, which shrinkPolicy WhenFree and deletionPolicy WhenUnused need ({}): no \
+             value goes down or leaves, and none appears on a node that is older than its rule",
             lacks.join(" and "),
             few(&depending, NAMED, ", "),
         );
-        let fix = "set rbac.pods in the chart, or grant list and watch on pods; or set shrinkPolicy: Immediate";
+        let fix = "set rbac.pods in the chart, or grant list and watch on pods; or use neither policy";
         Finding::error(vec![deployment.clone()], problem, fix)
     });
     Ok(findings.collect())

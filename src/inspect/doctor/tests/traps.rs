@@ -410,6 +410,20 @@ fn account_that_may_not_watch_pods_is_found_where_a_rule_needs_it() {
     rule.shrink_policy = api::ShrinkPolicy::Immediate;
     immediate.rules = Ok(Some(Rules::new(vec![entry])));
     assert_eq!(found(&immediate), [], "no rule needs it");
+    // The values of a rule that is gone leave too.
+    let leaving = LISTED.replace("}}", r#","whenUnused":true}}"#);
+    for (policy, text) in [(api::DeletionPolicy::WhenUnused, None), (api::DeletionPolicy::Withdraw, Some(leaving))] {
+        assert_found("pods-permission", Error, "has no right to watch pods", |cluster| {
+            cluster.accounts = Ok(vec![account(&["watch"])]);
+            let mut entry = ready();
+            let rule = Arc::make_mut(entry.rule.as_mut().unwrap());
+            (rule.shrink_policy, rule.deletion_policy) = (api::ShrinkPolicy::Immediate, policy);
+            cluster.rules = Ok(Some(Rules::new(vec![entry])));
+            if let Some(text) = &text {
+                cluster.nodes = Ok(vec![node("node-1", &json!({DONGLE: "4"}), Some(text), api::FIELD_MANAGER)]);
+            }
+        });
+    }
     let mut unknown = healthy();
     unknown.accounts = Ok(Vec::new());
     let check = checks::ALL.iter().find(|check| check.name == "pods-permission").unwrap();
