@@ -398,6 +398,8 @@ impl Fleet {
                     let (node, rule, change) = (state.subject(), Arc::clone(rule), change.clone());
                     self.happenings.push(Happening::PutBack { node, rule, change });
                 }
+                // It has not happened: it is reported as undone, or as a contest once it has failed several times.
+                _ if !is_stored(change) => {}
                 _ => self.report_changes(node, std::slice::from_ref(change)),
             }
         }
@@ -430,7 +432,7 @@ impl Fleet {
             let lost = if is_stored(change) { change.lost() } else { Lost::OwnWrite };
             let Some(is_contest) = state.work_mut().count_conflict(change, lost, now) else { continue };
             has_counted = true;
-            if change.is_repair() {
+            if change.is_repair() && lost != Lost::OwnWrite {
                 self.happenings.push(Happening::Repaired);
             }
             if is_contest {

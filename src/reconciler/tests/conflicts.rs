@@ -84,6 +84,8 @@ fn own_write_that_admission_changes_is_a_contest_with_admission() {
     let patches = patches(&mut world, 600, |_| {});
     assert!((6..=12).contains(&patches), "{patches} patches in ten minutes");
     assert_eq!(world.ready("dongle"), "False Contested");
+    // I10: it has repaired nothing.
+    assert!(!world.events.contains(&"Repaired".to_owned()) && world.metric("repairs_total 0"), "{:?}", world.events);
     let (_, status) = world.statuses.last().unwrap();
     let expected = "an admission policy or webhook keeps changing what the controller writes";
     let advice = "exempt the controller from that policy or webhook, or exclude the node from the rule";

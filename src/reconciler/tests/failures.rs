@@ -123,6 +123,26 @@ fn patch_that_is_undone_on_its_way_is_a_failure() {
     }
 }
 
+/// I10: what is undone on its way has not happened.
+#[test]
+fn change_that_is_undone_on_its_way_is_not_reported() {
+    let mut world = World::leading(1, &[]);
+    world.run_until_idle();
+    world.set_dongles("node-0", 9);
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite", "shrinkPolicy": "Immediate"}));
+    let mut patches = 0;
+    for _ in 0..60 {
+        patches += world.answer_all(|world, node, _| {
+            let version = world.next_version();
+            let node = world.nodes.get_mut(node).unwrap();
+            node["metadata"]["resourceVersion"] = json!(version);
+            Reply::Patched(Box::new(object(node.clone())))
+        });
+        world.advance(Duration::from_secs(1));
+    }
+    assert!(patches > 1 && !world.events.contains(&"TakenOver".to_owned()), "{patches}: {:?}", world.events);
+}
+
 /// Another field manager that is quicker than the response is repaired at once.
 #[test]
 fn foreign_write_before_the_response_is_repaired() {
