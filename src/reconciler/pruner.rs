@@ -28,6 +28,8 @@ pub(crate) const TRIES: usize = 6;
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The message for a change that fails without being rejected.
 pub(crate) const CHANGING: &str = "the node keeps changing";
+/// The message for a value that has come to leave when it is unused.
+const LEAVES: &str = "the annotation has changed, and what pods request of its values is not known: run prune again";
 /// How long to wait for a Lease that is not renewed: it has expired by then.
 const MAX_SUSPENSION: Duration = Duration::from_secs(60);
 
@@ -289,8 +291,13 @@ impl Pruner {
         let job = self.jobs.get_mut(name)?;
         let changes = match self.scope.plan(&state.node, &job.own, &job.pods).0.plan {
             Plan::Patch { changes, .. } => changes,
-            Plan::InSync | Plan::NeedsPods => {
+            Plan::InSync => {
                 self.finish(name, NodeOutcome::Pruned);
+                return None;
+            }
+            // Pods were listed for what was to leave when the node was first planned.
+            Plan::NeedsPods => {
+                self.finish(name, NodeOutcome::Failed(LEAVES.to_owned()));
                 return None;
             }
             Plan::Blocked(unreadable) => {

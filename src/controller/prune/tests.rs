@@ -226,6 +226,15 @@ async fn patch_that_always_fails_is_an_error_with_the_reason() {
     assert!(result.unwrap_err().contains("no response within 15s"));
 }
 
+/// I10: what has become a value that pods keep is not withdrawn.
+#[tokio::test(start_paused = true)]
+async fn value_that_is_to_leave_by_now_is_left_with_the_reason() {
+    let kept = LEDGER.replace("}}", r#","whenUnused":true}}"#);
+    let (result, _) = prune_with(advertising(), false, [Answer::After(node("4", &kept))]).await;
+    let message = result.unwrap_err();
+    assert!(message.contains("what pods request"), "{message}");
+}
+
 /// Two resources, of which one is rejected wherever it is patched.
 #[tokio::test(start_paused = true)]
 async fn rejected_resource_holds_up_no_other() {
