@@ -107,15 +107,16 @@ impl PrunePlan {
             self.unreadable.push((Arc::clone(&node.name), unreadable.clone()));
             return None;
         }
-        if !self.unlisted_rules.is_empty()
-            && let Ok(ledger) = Ledger::parse(node.ledger.as_deref())
-        {
+        let ledger = Ledger::parse(node.ledger.as_deref()).unwrap_or_default();
+        if !self.unlisted_rules.is_empty() {
             for (_, entry) in ledger.entries() {
                 self.unlisted_rules.remove(&entry.rule);
             }
         }
         if !scope.withdrawal.zeros {
-            let zeros = node.zeros().map(|resource| (Arc::clone(&node.name), resource.to_owned()));
+            let is_changed = |resource: &str| planned.changes().iter().any(|change| change.is_of(resource));
+            let zeros = node.zeros().filter(|resource| ledger.get(resource).is_none() && !is_changed(resource));
+            let zeros = zeros.map(|resource| (Arc::clone(&node.name), resource.to_owned()));
             self.zeros.extend(zeros);
         }
         if planned.needs_pods() {

@@ -22,6 +22,30 @@ async fn rules_that_no_node_lists_are_reported() {
     assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);
 }
 
+/// A kubelet has reset what the ledger records: that zero is none that a device plugin left.
+#[tokio::test]
+async fn zeros_that_stay_are_those_that_no_ledger_records() {
+    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+    let zeros = json!({"example.com/dongle": "0", "example.com/old": "0"});
+    let node = json!({
+        "metadata": {"name": "node-1", "uid": "u", "annotations": {"noderesource.dev/advertised": ledger}},
+        "status": {"capacity": zeros, "allocatable": zeros},
+    });
+    for rule in ["dongle", "other"] {
+        let node = node.clone();
+        let service = tower::service_fn(move |_| {
+            let body = Body::from(node.to_string().into_bytes());
+            async { Ok::<_, tower::BoxError>(Response::new(body)) }
+        });
+        let recorded = Recorded::OfRules([rule.to_owned()].into());
+        let withdrawal = Withdrawal { recorded, ..Withdrawal::default() };
+        let scope = Scope { nodes: vec!["node-1".to_owned()], withdrawal, ..Scope::default() };
+        let plan = plan_prune(&Client::new(service, "default"), &scope, |_| {}).await.unwrap();
+        let zeros: Vec<_> = plan.zeros.iter().map(|(_, resource)| &**resource).collect();
+        assert_eq!(zeros, ["example.com/old"], "{rule}");
+    }
+}
+
 /// What was read before a list expired and began again is not counted twice.
 #[tokio::test]
 async fn nodes_are_planned_once_if_their_list_begins_again() {
