@@ -119,12 +119,11 @@ impl<'de> Deserialize<'de> for ApiNode {
         struct Trimmed {
             kind: Option<Box<str>>,
             metadata: TrimmedMetadata,
-            #[serde(default)]
-            status: ApiNodeStatus,
+            status: Option<ApiNodeStatus>,
         }
 
         let Trimmed { kind, metadata, status } = Trimmed::deserialize(decoder)?;
-        Ok(Self::new(kind, metadata, status))
+        Ok(Self::new(kind, metadata, status.unwrap_or_default()))
     }
 }
 

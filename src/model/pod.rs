@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Resources {
             limits: Amounts,
         }
 
-        let Written { mut requests, limits } = Written::deserialize(decoder)?;
+        let Written { mut requests, limits } = Option::<Written>::deserialize(decoder)?.unwrap_or_default();
         let own = requests.extended.len();
         for limit in limits.extended {
             if !requests.extended[..own].iter().any(|(name, _)| *name == limit.0) {

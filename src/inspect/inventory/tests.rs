@@ -359,6 +359,8 @@ fn objects_with_null_fields_are_read() {
         "status": {"conditions": null, "nominatedNodeName": ""}}))
     .unwrap();
     assert_eq!((pod.is_gated, pod.nominated_node, pod.priority), (false, None, 0));
+    let bare = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"resources": null}]}, "status": null});
+    assert!(serde_json::from_value::<PodObject>(bare).is_ok());
     let gated: PodObject = serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "b"},
         "spec": {"schedulingGates": [{"name": "wait"}]},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "gated"}]}}))

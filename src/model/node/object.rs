@@ -92,10 +92,8 @@ impl<'de> Deserialize<'de> for NodeObject {
         struct Trimmed {
             kind: Option<Box<str>>,
             metadata: TrimmedMetadata,
-            #[serde(default)]
-            spec: TrimmedSpec,
-            #[serde(default)]
-            status: Status,
+            spec: Option<TrimmedSpec>,
+            status: Option<Status>,
         }
 
         #[derive(Default, Deserialize)]
@@ -123,7 +121,8 @@ impl<'de> Deserialize<'de> for NodeObject {
         }
 
         let Trimmed { kind, metadata, spec, status } = Trimmed::deserialize(decoder)?;
-        let Status { capacity, allocatable, node_info, conditions } = status;
+        let spec = spec.unwrap_or_default();
+        let Status { capacity, allocatable, node_info, conditions } = status.unwrap_or_default();
         let mut conditions = conditions.into_iter().flatten();
         let is_ready = conditions.any(|condition| *condition.kind == *"Ready" && *condition.status == *"True");
         let taints = spec.taints.into_iter().flatten().map(|TrimmedTaint { key, value, effect }| {

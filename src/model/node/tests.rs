@@ -47,9 +47,13 @@ fn node_keeps_extended_resources_labels_and_ledger_only() {
 #[test]
 fn empty_node_is_decoded() {
     for metadata in [json!({"name": "bare"}), json!({"name": "bare", "managedFields": null})] {
-        let node = node(json!({"metadata": metadata}));
-        assert!(!node.has_annotations);
-        assert_eq!(node.capacity, None);
+        for object in [json!({"metadata": metadata}), json!({"metadata": metadata, "spec": null, "status": null})] {
+            let read = node(object.clone());
+            assert!(!read.has_annotations);
+            assert_eq!(read.capacity, None);
+            let entry: object::NodeObject = serde_json::from_value(object).unwrap();
+            assert!(!entry.readiness.takes_pods());
+        }
     }
 }
 

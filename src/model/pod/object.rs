@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for PodObject {
             kind: Option<Box<str>>,
             metadata: Metadata,
             spec: Spec,
-            status: ApiPodStatus,
+            status: Option<ApiPodStatus>,
         }
 
         #[derive(Default, Deserialize)]
@@ -62,7 +62,8 @@ impl<'de> Deserialize<'de> for PodObject {
             scheduling_gates: Option<Vec<IgnoredAny>>,
         }
 
-        let Trimmed { kind, metadata, spec, mut status } = Trimmed::deserialize(decoder)?;
+        let Trimmed { kind, metadata, spec, status } = Trimmed::deserialize(decoder)?;
+        let mut status = status.unwrap_or_default();
         let unscheduled = status.condition("PodScheduled").filter(|scheduled| *scheduled.status != *"True");
         let message = unscheduled.and_then(|unscheduled| unscheduled.message.clone());
         let failure = [status.reason.take(), status.message.take()].into_iter().flatten();

@@ -207,6 +207,7 @@ fn pod_file_limits_and_numbers_count_as_requests() {
         (r#"{"limits": {"example.com/a": 6}, "requests": {"example.com/a": 6}}"#, "6"),
         (r#"{"limits": {"example.com/a": 6}, "requests": {"example.com/b": 1}}"#, "6"),
         (r#"{"limits": null, "requests": {"example.com/a": 2}}"#, "2"),
+        ("null", "0"),
     ] {
         let mut files = PodFiles::default();
         read_from("f", pod(resources).as_bytes(), &mut |pod: PodObject| {
