@@ -102,6 +102,28 @@ fn float(text: &str) -> Option<Number> {
     json_float(text.parse().ok()?)
 }
 
+/// Returns a plain text as kubectl writes it where it is a key, if it is a float: like Go's `strconv.FormatFloat` with
+/// the format `g` and 32 bits.
+pub(super) fn float_key(text: &str) -> Option<String> {
+    let plain = if text.starts_with('.') { text.to_owned() } else { text.replace('_', "") };
+    if number(text).is_none() || integer(&plain).is_some() {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is written with the digits of 32 bits")]
+    let float = plain.parse::<f64>().ok()? as f32;
+    let scientific = format!("{float:e}");
+    Some(match scientific.split_once('e') {
+        None => if float < 0.0 { "-.inf" } else { ".inf" }.to_owned(),
+        Some((digits, exponent)) => match exponent.parse::<i32>().ok()? {
+            -4..6 => float.to_string(),
+            exponent => {
+                let sign = if exponent < 0 { '-' } else { '+' };
+                format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+            }
+        },
+    })
+}
+
 /// Converts a float like JSON does: without a fraction, it becomes an integer.
 fn json_float(float: f64) -> Option<Number> {
     // Go writes floats from 10^21 with an exponent, and reads those as floats.

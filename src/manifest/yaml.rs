@@ -312,6 +312,10 @@ impl<'t> Reader<'t> {
                 Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<"
             );
             self.check_key(&event, start, range)?;
+            let float = match &event {
+                Event::Scalar(text, ScalarStyle::Plain, _, None) => scalar::float_key(text),
+                _ => None,
+            };
             let key = self.node(event, range, depth + 1)?;
             let (event, value_range) = self.inside(start)?;
             let value = self.node(event, value_range, depth + 1)?;
@@ -322,7 +326,8 @@ impl<'t> Reader<'t> {
                 })?;
                 continue;
             }
-            let name = key_text(&key.value)
+            let name = float
+                .or_else(|| key_text(&key.value))
                 .ok_or_else(|| self.parse_error(range, "a key must be text, a number or a truth value"))?;
             if let Some(first) = fields.given.insert(name.clone(), range) {
                 let line = first.start.line() + self.raw_document.lines_before;

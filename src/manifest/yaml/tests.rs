@@ -87,6 +87,31 @@ fn yaml_last_of_repeated_keys_counts_and_all_are_returned() {
     assert_eq!(value("a: 1\nb: 2\na: 3"), json!({"a": 3, "b": 2}));
 }
 
+/// Such as in a table by the value of a label.
+#[test]
+fn yaml_key_that_is_a_number_is_what_kubectl_makes_of_it() {
+    // Each as `kubectl create --dry-run=client -o json` prints it.
+    for (text, key) in [
+        ("010", "8"),
+        ("1_000", "1000"),
+        ("1000000", "1000000"),
+        ("1.30", "1.3"),
+        ("4.0", "4"),
+        ("1e3", "1000"),
+        ("1e6", "1e+06"),
+        ("12e34", "1.2e+35"),
+        ("1234567.0", "1.234567e+06"),
+        ("1.23456789", "1.2345679"),
+        ("-.5", "-0.5"),
+        ("0.00001", "1e-05"),
+        ("1e300", ".inf"),
+        ("\"1e6\"", "1e6"),
+        ("yes", "true"),
+    ] {
+        assert_eq!(value(&format!("{text}: a")), json!({ key: "a" }), "{text}");
+    }
+}
+
 #[test]
 fn yaml_keys_must_be_text() {
     assert_eq!(value("{1: a, yes: b, 1.5: c}"), json!({"1": "a", "true": "b", "1.5": "c"}));
