@@ -6,6 +6,7 @@ mod table;
 use std::fmt;
 use std::sync::Arc;
 
+use super::selector::{Requirement, Test};
 use crate::model::api::{DeclaredQuantity, NodeExtendedResourceSpec, QuantityFrom, WhenMissing};
 use crate::model::label::{excerpt, excerpt_of, is_qualified_name};
 use crate::model::node::{Fact, Node};
@@ -145,6 +146,18 @@ impl Declared {
     #[must_use]
     pub fn size(&self) -> usize {
         self.by_label().map_or(0, |by_label| by_label.table.size())
+    }
+
+    /// Returns what the labels of a node must be, if it declares nothing on all others.
+    pub(super) fn required_label(&self) -> Option<Requirement> {
+        let Self::Derived(derivation) = self else { return None };
+        let Derivation { fact: Fact::Label(key), table, default: None, when_missing: WhenMissing::None, .. } =
+            &**derivation
+        else {
+            return None;
+        };
+        let values = |table: &Table| Test::In(table.values().map(str::to_owned).collect());
+        Some(Requirement { key: key.to_string(), test: table.as_ref().map_or(Test::Exists, values) })
     }
 
     /// Returns what is read from nodes, if anything.

@@ -87,6 +87,19 @@ impl Rule {
         })
     }
 
+    /// Returns the nodes on which the rule may declare something, as far as their names or labels say it: of those that
+    /// it selects, the ones with the label that its quantity comes from, if it declares nothing on the others.
+    #[must_use]
+    pub fn declares_on(&self) -> Selection {
+        match (&self.selection, self.quantity.required_label()) {
+            (Selection::All, Some(label)) => Selection::Labels(vec![label]),
+            (Selection::Labels(requirements), Some(label)) => {
+                Selection::Labels(requirements.iter().cloned().chain([label]).collect())
+            }
+            (selection, _) => selection.clone(),
+        }
+    }
+
     /// Compares the precedence of two rules that declare the same resource: the winner is `Less`.
     fn precedence(&self, other: &Self) -> Ordering {
         let age = |rule: &Self| (rule.created.is_none(), rule.created);

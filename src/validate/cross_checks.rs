@@ -20,6 +20,7 @@ use crate::model::resource_name::is_extended;
 use crate::model::spelling::closest_resource;
 use crate::planner::overlap::Overlap;
 use crate::planner::rules::Rule;
+use crate::planner::selector::Selection;
 
 /// What is kept of each object until all are read.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,8 @@ struct DeclaredRule {
     resource: String,
     /// `None` if it is invalid.
     rule: Option<Rule>,
+    /// The nodes on which it may declare something.
+    selection: Option<Selection>,
     tests: LabelTests,
     name_location: SourceLocation,
     resource_location: SourceLocation,
@@ -65,11 +68,13 @@ struct ResourceRef {
 impl CrossChecks {
     pub(super) fn rule(&mut self, document: &Document, rule: Option<Rule>) {
         let resource = document.value.pointer("/spec/resourceName").and_then(Value::as_str);
+        let selection = rule.as_ref().map(Rule::declares_on);
         self.rules.push(DeclaredRule {
             name: document.name().to_owned(),
             resource: resource.unwrap_or_default().to_owned(),
             rule,
-            tests: LabelTests::of(&document.value),
+            tests: selection.as_ref().map(LabelTests::of).unwrap_or_default(),
+            selection,
             name_location: document.location(&Path::from_keys(["metadata", "name"])),
             resource_location: document.location(&Path::from_keys(["spec", "resourceName"])),
             quantity_location: document.location(&Path::from_keys(["spec", "quantity"])),
@@ -210,8 +215,10 @@ impl CrossChecks {
     fn check_overlaps(&self, report: &mut Report) {
         let mut groups = BTreeMap::<(&str, i32), PrecedenceGroup>::new();
         for (place, declared) in self.rules.iter().enumerate() {
-            let Some(rule) = &declared.rule else { continue };
-            let candidate = Candidate { name: &declared.name, rule, tests: &declared.tests };
+            let DeclaredRule { name, rule: Some(rule), selection: Some(selection), tests, .. } = declared else {
+                continue;
+            };
+            let candidate = Candidate { name, quantity: &rule.quantity, selection, tests };
             let peers = groups.entry((rule.resource.as_str(), rule.priority)).or_default();
             if let Some((other, overlap)) = peers.conflict(candidate)
                 && let Some(other) = self.rules.get(other)

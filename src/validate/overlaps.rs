@@ -11,11 +11,8 @@ mod alike;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::Value;
-
+use crate::planner::declared::Declared;
 use crate::planner::overlap::Overlap;
-use crate::planner::rules::Rule;
 use crate::planner::selector::Selection;
 use alike::{Alike, Peer};
 
@@ -26,24 +23,19 @@ pub(super) struct LabelTests(BTreeSet<LabelTest>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct LabelTest {
     key: String,
-    operator: String,
+    operator: &'static str,
     values: BTreeSet<String>,
 }
 
 impl LabelTests {
-    /// Reads the `nodeSelector` of an object.
-    pub(super) fn of(object: &Value) -> Self {
-        let selector = object.pointer("/spec/nodeSelector").cloned().unwrap_or_default();
-        let selector: LabelSelector = serde_json::from_value(selector).unwrap_or_default();
-        let equal = |(key, value)| LabelTest { key, operator: IN.to_owned(), values: [value].into() };
-        let labels = selector.match_labels.into_iter().flatten().map(equal);
-        let expressions = selector.match_expressions.into_iter().flatten();
-        let expressions = expressions.map(|expression| LabelTest {
-            key: expression.key,
-            operator: expression.operator,
-            values: expression.values.into_iter().flatten().collect(),
+    /// Reads the requirements of a selection.
+    pub(super) fn of(selection: &Selection) -> Self {
+        let tests = selection.requirements().iter().map(|requirement| LabelTest {
+            key: requirement.key().to_owned(),
+            operator: requirement.operator(),
+            values: requirement.values().map(str::to_owned).collect(),
         });
-        Self(labels.chain(expressions).collect())
+        Self(tests.collect())
     }
 
     fn keys(&self) -> BTreeSet<&str> {
@@ -63,7 +55,9 @@ const IN: &str = "In";
 #[derive(Clone, Copy)]
 pub(super) struct Candidate<'t> {
     pub(super) name: &'t str,
-    pub(super) rule: &'t Rule,
+    pub(super) quantity: &'t Declared,
+    /// The nodes on which it may declare something.
+    pub(super) selection: &'t Selection,
     pub(super) tests: &'t LabelTests,
 }
 
@@ -99,10 +93,10 @@ struct KeySet<'t> {
 impl<'t> PrecedenceGroup<'t> {
     /// Adds a rule, with the item that a conflict returns.
     pub(super) fn add(&mut self, candidate: Candidate<'t>, item: usize) {
-        let Candidate { name, rule, tests } = candidate;
-        let peer = Peer { name, quantity: &rule.quantity, place: self.count, item };
+        let Candidate { name, quantity, selection, tests } = candidate;
+        let peer = Peer { name, quantity, place: self.count, item };
         self.count += 1;
-        match &rule.selection {
+        match selection {
             Selection::Names(names) => {
                 self.named.add(peer);
                 for name in names {
@@ -111,7 +105,7 @@ impl<'t> PrecedenceGroup<'t> {
             }
             Selection::All => self.all.add(peer),
             // The rule selects nothing.
-            Selection::Labels(_) if Selection::All.overlap(&rule.selection) == Overlap::Never => {}
+            Selection::Labels(_) if Selection::All.overlap(selection) == Overlap::Never => {}
             Selection::Labels(_) => {
                 self.labelled.add(peer);
                 let keys = tests.keys();
@@ -130,9 +124,9 @@ impl<'t> PrecedenceGroup<'t> {
     /// Returns the first rule that declares another quantity for a possibly shared node; a certain conflict before a
     /// possible one.
     pub(super) fn conflict(&self, candidate: Candidate<'t>) -> Option<(usize, Overlap)> {
-        let first = |alike: &Alike<'t>| alike.first_other(&candidate.rule.quantity, candidate.name);
+        let first = |alike: &Alike<'t>| alike.first_other(candidate.quantity, candidate.name);
         let mut found = Found::default();
-        match &candidate.rule.selection {
+        match candidate.selection {
             Selection::Names(names) => {
                 // In the order of names: a rule that names one of the nodes precedes all others.
                 let same = names.iter().filter_map(|name| self.by_node.get(&**name));
@@ -147,7 +141,7 @@ impl<'t> PrecedenceGroup<'t> {
                     found.add(first(alike), Overlap::Certain);
                 }
             }
-            Selection::Labels(_) if Selection::All.overlap(&candidate.rule.selection) == Overlap::Never => {}
+            Selection::Labels(_) if Selection::All.overlap(candidate.selection) == Overlap::Never => {}
             Selection::Labels(_) => {
                 found.add(first(&self.all), Overlap::Certain);
                 found.add(first(&self.named), Overlap::Possible);
@@ -175,7 +169,7 @@ impl<'t> PrecedenceGroup<'t> {
                 break;
             }
             if !sharing.contains(&place) {
-                let peer = key_set.all.first_other(&candidate.rule.quantity, candidate.name);
+                let peer = key_set.all.first_other(candidate.quantity, candidate.name);
                 found.add(peer, Overlap::Possible);
             }
         }
@@ -184,7 +178,7 @@ impl<'t> PrecedenceGroup<'t> {
 
 impl<'t> KeySet<'t> {
     fn add(&mut self, candidate: Candidate<'t>, peer: Peer<'t>) {
-        let Candidate { rule, tests, .. } = candidate;
+        let Candidate { selection, tests, .. } = candidate;
         self.all.add(peer);
         let place = *self.by_tests.entry(tests).or_insert_with(|| {
             let place = self.selectors.len();
@@ -199,7 +193,7 @@ impl<'t> KeySet<'t> {
                     None => self.without_values.entry(key).or_default().push(place),
                 }
             }
-            self.selectors.push((&rule.selection, Alike::default()));
+            self.selectors.push((selection, Alike::default()));
             place
         });
         self.selectors[place].1.add(peer);
@@ -207,12 +201,12 @@ impl<'t> KeySet<'t> {
 
     /// Compares a rule that has a requirement on at least one of the keys.
     fn conflict(&self, candidate: Candidate<'t>, found: &mut Found<'t>) {
-        let Candidate { name, rule, tests } = candidate;
+        let Candidate { name, quantity, selection, tests } = candidate;
         for place in self.compared(tests) {
-            let Some((selection, alike)) = self.selectors.get(place) else { continue };
-            let Some(peer) = alike.first_other(&rule.quantity, name) else { continue };
+            let Some((other, alike)) = self.selectors.get(place) else { continue };
+            let Some(peer) = alike.first_other(quantity, name) else { continue };
             if found.certain.is_none_or(|certain| peer.place < certain.place) {
-                found.add(Some(peer), rule.selection.overlap(selection));
+                found.add(Some(peer), selection.overlap(other));
             }
         }
     }

@@ -1,15 +1,16 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::planner;
+use crate::planner::rules::Rule;
 
-struct Declared {
+struct Named {
     name: String,
     rule: Rule,
+    selection: Selection,
     tests: LabelTests,
 }
 
-impl Declared {
+impl Named {
     fn new(name: &str, quantity: u64, nodes: &Value) -> Self {
         let mut object = json!({
             "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
@@ -17,17 +18,22 @@ impl Declared {
             "spec": {"resourceName": "example.com/dongle", "quantity": quantity},
         });
         object["spec"].as_object_mut().unwrap().extend(nodes.as_object().unwrap().clone());
-        let rule = Rule::new(&serde_json::from_value(object.clone()).unwrap()).unwrap();
-        Self { name: name.to_owned(), rule, tests: LabelTests::of(&object) }
+        Self::of(name, object)
+    }
+
+    fn of(name: &str, object: Value) -> Self {
+        let rule = Rule::new(&serde_json::from_value(object).unwrap()).unwrap();
+        let selection = rule.declares_on();
+        Self { name: name.to_owned(), tests: LabelTests::of(&selection), selection, rule }
     }
 
     fn candidate(&self) -> Candidate<'_> {
-        Candidate { name: &self.name, rule: &self.rule, tests: &self.tests }
+        Candidate { name: &self.name, quantity: &self.rule.quantity, selection: &self.selection, tests: &self.tests }
     }
 }
 
 /// What is to be found, by comparing with every rule before: those that name the same node come first.
-fn by_pairs(this: &Declared, before: &[Declared]) -> Option<(usize, Overlap)> {
+fn by_pairs(this: &Named, before: &[Named]) -> Option<(usize, Overlap)> {
     let overlap = |item: usize| {
         let other = &before[item];
         if other.rule.quantity == this.rule.quantity || other.name == this.name {
@@ -49,6 +55,36 @@ fn by_pairs(this: &Declared, before: &[Declared]) -> Option<(usize, Overlap)> {
     // The sort keeps the order of those that are equal.
     found.sort_by_key(|(_, overlap)| *overlap != Overlap::Certain);
     found.first().copied()
+}
+
+/// Each declares nothing on the nodes that the other's table names.
+#[test]
+fn tables_without_a_common_entry_do_not_conflict() {
+    let from_label = |name: &str, key: &str, values: Value, otherwise: Value| {
+        let mut from = json!({"nodeLabel": {"key": key, "values": values}});
+        from.as_object_mut().unwrap().extend(otherwise.as_object().unwrap().clone());
+        Named::of(
+            name,
+            json!({
+                "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource", "metadata": {"name": name},
+                "spec": {"resourceName": "example.com/dongle", "allNodes": true, "quantityFrom": from},
+            }),
+        )
+    };
+    let nothing = || json!({"whenMissing": "None"});
+    let small = from_label("small", "size", json!({"s": 1}), nothing());
+    for (other, expected) in [
+        (from_label("big", "size", json!({"b": 8}), nothing()), None),
+        (from_label("both", "size", json!({"s": 2, "b": 8}), nothing()), Some(Overlap::Certain)),
+        (from_label("other", "zone", json!({"s": 8}), nothing()), Some(Overlap::Possible)),
+        (from_label("kept", "size", json!({"b": 8}), json!({})), Some(Overlap::Certain)),
+        (from_label("default", "size", json!({"b": 8}), json!({"default": 2})), Some(Overlap::Certain)),
+        (Named::new("fixed", 4, &json!({"allNodes": true})), Some(Overlap::Certain)),
+    ] {
+        let mut group = PrecedenceGroup::default();
+        group.add(small.candidate(), 0);
+        assert_eq!(group.conflict(other.candidate()), expected.map(|overlap| (0, overlap)), "{}", other.name);
+    }
 }
 
 fn random_nodes(random: &mut fastrand::Rng) -> Value {
@@ -90,7 +126,7 @@ fn overlaps_found_by_index_are_those_found_by_pairs() {
             .map(|_| {
                 let name = format!("rule-{}", random.usize(..names));
                 let quantity = random.u64(1..quantities);
-                Declared::new(&name, quantity, &random_nodes(&mut random))
+                Named::new(&name, quantity, &random_nodes(&mut random))
             })
             .collect();
         let mut group = PrecedenceGroup::default();
@@ -112,7 +148,7 @@ fn overlaps_found_by_index_are_those_found_by_pairs() {
 #[test]
 fn overlaps_of_alike_rules_keep_few_of_them() {
     let names: Vec<_> = (0..100).map(|name| format!("rule-{name}")).collect();
-    let quantities: Vec<_> = (0..100).map(|number| planner::declared::Declared::Fixed(number.into())).collect();
+    let quantities: Vec<_> = (0..100).map(|number| Declared::Fixed(number.into())).collect();
     let mut random = fastrand::Rng::with_seed(13);
     for count in [1, 2, 3, 4, 100] {
         for _ in 0..1000 {
@@ -138,7 +174,7 @@ fn overlaps_of_ordinary_rules_are_compared_with_few() {
         &|_| json!({"allNodes": true}),
         &|n| json!({"nodeNames": [format!("node-{n}"), "node"]}),
     ] {
-        let rules: Vec<_> = (0..100).map(|n| Declared::new(&format!("r-{n}"), 1, &nodes(n))).collect();
+        let rules: Vec<_> = (0..100).map(|n| Named::new(&format!("r-{n}"), 1, &nodes(n))).collect();
         let mut group = PrecedenceGroup::default();
         for (item, rule) in rules.iter().enumerate() {
             group.add(rule.candidate(), item);
