@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/util/teststorage"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -233,31 +234,52 @@ func scraped(t *testing.T, trouble map[string]string) func(expr string) promql.V
 // A Prometheus with these series, in the notation of its own tests, and with what the recording rules make of them.
 func recorded(t *testing.T, load string) func(expr string) promql.Vector {
 	t.Helper()
+	server := serve(t, load)
+	server.record(t, now)
+	return func(expr string) promql.Vector {
+		t.Helper()
+		return server.instant(t, expr, now)
+	}
+}
+
+type prometheus struct {
+	storage *teststorage.TestStorage
+	engine  *promql.Engine
+}
+
+func serve(t *testing.T, load string) prometheus {
+	t.Helper()
 	storage := promqltest.LoadedStorage(t, load)
 	t.Cleanup(func() { storage.Close() })
-	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	query := func(expr string) promql.Vector {
-		t.Helper()
-		query, err := engine.NewInstantQuery(t.Context(), storage, nil, expr, time.Unix(0, 0).Add(now))
-		if err != nil {
-			t.Fatalf("%s: %v", expr, err)
-		}
-		defer query.Close()
-		result := query.Exec(t.Context())
-		vector, err := result.Vector()
-		if err != nil {
-			t.Fatalf("%s: %v", expr, err)
-		}
-		if len(result.Warnings) > 0 {
-			t.Errorf("%s: %v", expr, result.Warnings.AsErrors())
-		}
-		return slices.Clone(vector)
+	return prometheus{storage, promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)}
+}
+
+func (server prometheus) instant(t *testing.T, expr string, at time.Duration) promql.Vector {
+	t.Helper()
+	query, err := server.engine.NewInstantQuery(t.Context(), server.storage, nil, expr, time.Unix(0, 0).Add(at))
+	if err != nil {
+		t.Fatalf("%s: %v", expr, err)
 	}
+	defer query.Close()
+	result := query.Exec(t.Context())
+	vector, err := result.Vector()
+	if err != nil {
+		t.Fatalf("%s: %v", expr, err)
+	}
+	if len(result.Warnings) > 0 {
+		t.Errorf("%s: %v", expr, result.Warnings.AsErrors())
+	}
+	return slices.Clone(vector)
+}
+
+// Adds what the recording rules make of the series at a time.
+func (server prometheus) record(t *testing.T, at time.Duration) {
+	t.Helper()
 	for _, rule := range recordings(t) {
-		appender := storage.Appender(t.Context())
-		for _, sample := range query(rule.Expr) {
+		appender := server.storage.Appender(t.Context())
+		for _, sample := range server.instant(t, rule.Expr, at) {
 			series := labels.NewBuilder(sample.Metric).Set(labels.MetricName, rule.Record).Labels()
-			if _, err := appender.Append(0, series, now.Milliseconds(), sample.F); err != nil {
+			if _, err := appender.Append(0, series, at.Milliseconds(), sample.F); err != nil {
 				t.Fatalf("%s: %v", rule.Record, err)
 			}
 		}
@@ -265,7 +287,6 @@ func recorded(t *testing.T, load string) func(expr string) promql.Vector {
 			t.Fatal(err)
 		}
 	}
-	return query
 }
 
 // The names and labels are the program's own, as a test of the program records them.
@@ -368,27 +389,48 @@ func TestSelectorsMatchSeries(t *testing.T) {
 	}
 }
 
-// The expressions of the dashboard's panels, with the variables filled in.
-func dashboard(t *testing.T) map[string]string {
-	t.Helper()
-	var board struct {
-		Panels []struct {
-			Title       string
-			Description string
-			Targets     []struct{ Expr string }
+type panel struct {
+	Type        string
+	Title       string
+	Description string
+	GridPos     struct{ X, Y, W, H int }
+	Options     struct{ TextMode string }
+	FieldConfig struct {
+		Defaults struct {
+			Unit   string
+			Custom struct{ Stacking struct{ Mode string } }
 		}
+		Overrides []struct{ Matcher struct{ ID, Options string } }
 	}
+	Targets []struct{ Expr, LegendFormat string }
+}
+
+// The dashboard's panels, with the variables filled in.
+func panels(t *testing.T, rateInterval string) []panel {
+	t.Helper()
+	var board struct{ Panels []panel }
 	if err := json.Unmarshal([]byte(read(t, chart+"files/dashboard.json")), &board); err != nil {
 		t.Fatal(err)
 	}
-	variables := strings.NewReplacer("$namespace", "advertising", "$job", "nra", "$__rate_interval", "5m")
-	expressions := map[string]string{}
+	variables := strings.NewReplacer("$namespace", "advertising", "$job", "nra", "$__rate_interval", rateInterval)
 	for _, panel := range board.Panels {
+		for i, target := range panel.Targets {
+			panel.Targets[i].Expr = variables.Replace(target.Expr)
+		}
+	}
+	return board.Panels
+}
+
+// The expressions of the panels.
+func dashboard(t *testing.T) map[string]string {
+	t.Helper()
+	expressions := map[string]string{}
+	for _, panel := range panels(t, "5m") {
 		if panel.Description == "" || len(panel.Targets) == 0 {
 			t.Errorf("dashboard: the panel %q has no description or no target", panel.Title)
 		}
 		for _, target := range panel.Targets {
-			expressions["dashboard: "+panel.Title+": "+target.Expr] = variables.Replace(target.Expr)
+			expressions["dashboard: "+panel.Title+": "+target.Expr] = target.Expr
 		}
 	}
 	return expressions
