@@ -127,6 +127,11 @@ recording: controlplane ## Record what README shows: docs/images/demo.cast and d
 	@cargo build --workspace --locked --quiet --bin node-resource-advertiser --bin demo
 	@target/debug/demo --record docs/images/demo
 
+.PHONY: dashboard
+dashboard: build-tests controlplane ## Record twelve minutes of metrics, and draw the dashboard: docs/images/dashboard.svg
+	@$(CARGO_TEST) --test e2e -- --ignored dashboard::
+	@cd tests/tools/alerts && UPDATE_GOLDEN=1 GOWORK=off go test -vet=off -count=1 ./...
+
 .PHONY: chart-docs
 chart-docs: ## Generate the tables of values in the charts' READMEs
 	@cd tests/tools && for chart in $(CHART) $(RULES_CHART); do go run ./valuestable "$$OLDPWD/$$chart"; done

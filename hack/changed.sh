@@ -15,7 +15,7 @@ common='Cargo.toml Cargo.lock rust-toolchain.toml Makefile hack'
 # For each step that tests a tool rather than this project, the other files that its result depends on.
 declare -A covers=(
 	[test-harness]='tests/harness tests/controlplane tests/go.work tests/go.work.sum'
-	[test-alerts]='charts/node-resource-advertiser/files docs/runbook.md docs/monitoring.md src tests/harness tests/testdata tests/tools/alerts'
+	[test-alerts]='charts/node-resource-advertiser/files docs/images/dashboard.svg docs/runbook.md docs/monitoring.md src tests/harness tests/testdata tests/tools/alerts'
 	[test-release]='xtask src deploy/static RELEASE.md about.toml docs/verify.md tests/release tests/signing tests/krew tests/harness tests/tools charts .github'
 	[test-gitops]='examples docs .github crds charts/node-resource-advertiser/files tests/gitops tests/tools tests/e2e tests/harness src'
 )

@@ -20,6 +20,7 @@ mod chart;
 mod confinement;
 mod conflicts;
 mod crd_validation;
+mod dashboard;
 mod device_classes;
 mod doctor;
 mod documented_commands;

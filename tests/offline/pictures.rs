@@ -142,6 +142,20 @@ fn picture_has_its_lines_and_the_colors_of_its_cells() {
     assert!(drawn.contains("<text class=\"bad\" x=\"80\" y=\"13\" textLength=\"64\">not fine</text>\n"), "{drawn}");
 }
 
+/// `make dashboard` draws it, and `make test-alerts` compares all of it.
+#[test]
+fn picture_of_the_dashboard_has_its_panels() {
+    let board = crate::read("charts/node-resource-advertiser/files/dashboard.json");
+    let board: serde_json::Value = serde_json::from_str(&board).unwrap();
+    let panels: Vec<_> =
+        board["panels"].as_array().unwrap().iter().filter_map(|panel| panel["title"].as_str()).collect();
+    let picture = crate::read("docs/images/dashboard.svg");
+    let titles =
+        picture.lines().filter_map(|line| line.strip_prefix("<text class=\"title\"")?.split(['>', '<']).nth(1));
+    let titles: Vec<_> = titles.collect();
+    assert_eq!(titles, panels);
+}
+
 /// What README shows a newcomer, as `make recording` plays it.
 #[test]
 fn recording_is_short_and_shows_each_step() {
