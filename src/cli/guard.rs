@@ -16,7 +16,7 @@ use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::quantity::Quantity;
 use crate::planner::rules::Rule;
 use error::GuardError;
-use policies::Guard;
+use policies::{Adding, Guard};
 
 /// Print admission policies that make pods of a kind request a resource
 ///
@@ -44,8 +44,11 @@ pub(super) struct Args {
     /// Name of the policies [default: guard- and the resource's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Print only the policy that rejects pods, for Kubernetes 1.30 to 1.35: templates have to state the request
+    /// Print a MutatingPolicy of Kyverno as the first policy, for Kubernetes 1.30 to 1.35 with Kyverno 1.17 or later
     #[arg(long)]
+    kyverno: bool,
+    /// Print only the policy that rejects pods, for Kubernetes 1.30 to 1.35: templates have to state the request
+    #[arg(long, conflicts_with = "kyverno")]
     reject_only: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
@@ -62,7 +65,7 @@ enum Format {
 }
 
 const AFTER_HELP: &str = "\
-Needs Kubernetes 1.36, or with --reject-only 1.30. Exits with 0 if the policies are printed, and 2 on an error.
+Needs Kubernetes 1.36, or with --kyverno or --reject-only 1.30. Exits with 0 if the policies are printed, and 2 on an error.
 
 Examples:
   # Count each pod of these workloads as one slot
@@ -81,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<Verdict, Failure> {
 fn answer(args: &Args) -> Result<(), GuardError> {
     let rules = rule_files::read(&args.files.inputs())?;
     let guard = args.guard(&rules)?;
-    let objects = guard.objects(args.reject_only);
+    let objects = guard.objects(args.adding());
     let rendered = match args.output {
         Format::Yaml => {
             let documents = objects.iter().map(serde_saphyr::to_string).collect::<Result<Vec<_>, _>>();
@@ -98,6 +101,14 @@ fn answer(args: &Args) -> Result<(), GuardError> {
 }
 
 impl Args {
+    fn adding(&self) -> Adding {
+        match (self.kyverno, self.reject_only) {
+            (true, _) => Adding::Kyverno,
+            (false, true) => Adding::Template,
+            (false, false) => Adding::Kubernetes,
+        }
+    }
+
     /// Returns what is asked for, if it can work.
     fn guard(&self, rules: &[Rule]) -> Result<Guard, GuardError> {
         let resource = self.resource_of(rules)?;

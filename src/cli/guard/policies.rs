@@ -16,6 +16,17 @@ use crate::planner::rules::Rule;
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
+/// Who adds the request to pods that count nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Adding {
+    /// The API server.
+    Kubernetes,
+    /// Kyverno, for API servers that cannot.
+    Kyverno,
+    /// Those who write the templates.
+    Template,
+}
+
 /// Which pods have to count how much of a resource.
 #[derive(Debug)]
 pub(super) struct Guard {
@@ -37,12 +48,17 @@ pub(super) fn default_name(resource: &str) -> String {
 
 impl Guard {
     /// Returns the policies and their bindings.
-    pub(super) fn objects(&self, reject_only: bool) -> Vec<Value> {
-        let adds = [self.mutating_policy(), self.binding("MutatingAdmissionPolicyBinding", json!({}))];
+    pub(super) fn objects(&self, adding: Adding) -> Vec<Value> {
+        let mut objects = match adding {
+            Adding::Kubernetes => {
+                vec![self.mutating_policy(), self.binding("MutatingAdmissionPolicyBinding", json!({}))]
+            }
+            Adding::Kyverno => vec![self.kyverno_policy()],
+            Adding::Template => Vec::new(),
+        };
         let actions = json!({"validationActions": ["Deny"]});
-        let rejects = [self.validating_policy(), self.binding("ValidatingAdmissionPolicyBinding", actions)];
-        let adds = adds.into_iter().filter(|_| !reject_only);
-        adds.chain(rejects).collect()
+        objects.extend([self.validating_policy(), self.binding("ValidatingAdmissionPolicyBinding", actions)]);
+        objects
     }
 
     /// Returns sentences on what does not work as it may be expected to.
@@ -103,6 +119,18 @@ impl Guard {
                 }],
             }),
         )
+    }
+
+    /// Adds the request with Kyverno, which takes the same expressions and needs no binding.
+    fn kyverno_policy(&self) -> Value {
+        let mut policy = self.mutating_policy();
+        policy["apiVersion"] = json!("policies.kyverno.io/v1");
+        policy["kind"] = json!("MutatingPolicy");
+        // Else some versions derive policies for the templates of workloads from those for pods.
+        policy["spec"]["autogen"] = json!({"podControllers": {"controllers": []}});
+        // A scan of pods that exist has no user, whom a condition asks for.
+        policy["spec"]["evaluation"] = json!({"background": {"enabled": false}});
+        policy
     }
 
     /// Rejects pods that get around the scheduler's count. A pod that had the labels before is left alone, so that one from

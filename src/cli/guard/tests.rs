@@ -35,6 +35,7 @@ fn guard_that_cannot_work_is_an_error_that_names_what_to_write() {
         (&[&pods[..], &slot, &["--quantity", "500m"]].concat(), "--quantity 500m"),
         (&[&pods[..], &slot, &["--quantity", "x"]].concat(), "invalid value 'x'"),
         (&[&pods[..], &slot, &["--name", "A_b"]].concat(), "--name A_b: use lower-case letters"),
+        (&[&pods[..], &slot, &["--kyverno", "--reject-only"]].concat(), "cannot be used with"),
         (&[&slot[..], &["--pods", ""]].concat(), "--pods has to name a label that the pods have"),
         (&[&slot[..], &["--pods", "app!=x,!y,z notin (a)"]].concat(), "--pods has to name a label"),
         (

@@ -63,7 +63,7 @@ fn guard_that_is_not_in_force_is_found() {
     ] {
         assert_found("guard", severity, &format!("{object}{text}"), edit);
     }
-    // Templates state the request, or the cluster is older than the first policy.
+    // Templates state the request or Kyverno adds it, on a cluster that is older than the first policy.
     let mut alone = healthy();
     edited(|guards| guards.adding = GuardPolicies::default())(&mut alone);
     assert_eq!(found(&alone), []);
