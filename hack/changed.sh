@@ -17,6 +17,7 @@ declare -A covers=(
 	[test-harness]='tests/harness tests/controlplane tests/go.work tests/go.work.sum'
 	[test-alerts]='charts/node-resource-advertiser/files docs/images/dashboard.svg docs/runbook.md docs/monitoring.md src tests/harness tests/testdata tests/tools/alerts'
 	[test-release]='xtask src deploy/static RELEASE.md about.toml docs/verify.md tests/release tests/signing tests/krew tests/harness tests/tools charts .github'
+	[test-kyverno]='src/cli/guard.rs src/cli/guard tests/e2e/guard.rs tests/e2e/guard tests/kyverno tests/harness'
 	[test-gitops]='examples docs .github crds charts/node-resource-advertiser/files tests/gitops tests/tools tests/e2e tests/harness src'
 )
 # Too little time for any step proves nothing about it.

@@ -22,8 +22,8 @@ declare -A filters=(
 	[program]='shell:: worlds::'
 	[units]='--skip exploration:: --skip simulation:: --skip shell:: --skip worlds::'
 	[offline]=''
-	# These need programs that `make test-gitops` and `make test-karpenter` build.
-	[e2e]='--skip gitops:: --skip karpenter::'
+	# These need programs that `make test-gitops`, `make test-kyverno` and `make test-karpenter` build.
+	[e2e]='--skip gitops:: --skip guard::kyverno:: --skip karpenter::'
 )
 read -r -a order <<< "${LAYERS:-exploration simulation program units offline}"
 for layer in "${order[@]}"; do

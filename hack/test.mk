@@ -6,7 +6,7 @@ DIST := $(if $(RELEASE),target/dist,target/dist-test)
 TEST_IMAGE := $(DIST)/node-resource-advertiser-$(shell hack/version.sh)-image.tar
 TEST := fmt clippy doc test-unit deny spelling test-chart test-oracle test-image test-conformance-quick test-e2e test-worlds test-demo test-karpenter test-cluster test-kubelet
 # What proves a tool rather than this project: hack/changed.sh has the files that each depends on.
-TEST_TOOLS := test-harness test-alerts test-gitops test-release
+TEST_TOOLS := test-harness test-alerts test-gitops test-kyverno test-release
 # Under another name: make runs a recipe that contains $(MAKE) even with `make -n`.
 SELF := $(MAKE)
 # The tests that take longest and need no cluster: random and explored worlds.
@@ -124,7 +124,7 @@ test-image: dist-for-tests tools ## Check that images and charts are well formed
 
 .PHONY: test-e2e
 test-e2e: build-tests controlplane controlplane-extras tools monitoring-crds example-crds ## Run the tests against a real control plane
-	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip karpenter:: --skip chart::random_values:: --test-threads $(E2E_THREADS)
+	@$(STEP) $(CARGO_TEST) --test e2e -- --skip gitops:: --skip guard::kyverno:: --skip karpenter:: --skip chart::random_values:: --test-threads $(E2E_THREADS)
 
 # What `make test` does with half of the memory and fewer rules.
 .PHONY: test-attacks
@@ -195,6 +195,10 @@ test-gitops: build-tests controlplane tools gitops-tools gitops-crds ## Test how
 		$(TOOLS)/actionlint -shellcheck= -pyflakes= examples/gitops/ci/github-actions.yaml .github/workflows/*.yaml; \
 		$(CARGO_TEST) --test e2e -- gitops::'
 
+.PHONY: test-kyverno
+test-kyverno: build-tests kyverno ## Test what Kyverno makes of the policies that guard prints
+	@$(STEP) $(CARGO_TEST) --test e2e -- guard::kyverno::
+
 # When steps overlap, these lines order the requested ones, in addition to their prerequisites. Cargo's steps block one
 # another anyway; Go's steps run one by one, to finish sooner. Tests that wait for a cluster run in parallel with a
 # compiler and with one another; those on a real kubelet measure a latency and run alone.
@@ -214,7 +218,7 @@ karpenter: | controlplane-extras
 containers: | controlplane-extras $(if $(call asked,test-karpenter),karpenter)
 test-conformance-quick test-e2e test-worlds test-demo test-karpenter test-cluster: | $(call asked,test-oracle deny spelling)
 test-kubelet: | $(filter-out test-kubelet,$(call asked,$(TEST)))
-test-harness gitops-tools test-alerts signing-tools: | $(call asked,test-kubelet)
+test-harness gitops-tools test-alerts kyverno signing-tools: | $(call asked,test-kubelet)
 test-versions: | $(call asked,$(TEST) $(TEST_TOOLS))
 test-alerts: | $(if $(call asked,test-gitops),gitops-tools)
 endif

@@ -48,6 +48,11 @@ gitops-crds:
 		$(CRDS) $(FLUX_HELM) config/crd/bases/helm.toolkit.fluxcd.io_helmreleases.yaml; \
 		$(CRDS) $(ARGO_CD) manifests/crds/application-crd.yaml'
 
+# Kyverno's command line: see tests/kyverno/go.mod.
+.PHONY: kyverno
+kyverno: ## Build Kyverno's command line into target/tools/bin/ (some minutes, once)
+	@$(STEP) hack/go-build.sh kyverno $(TOOLS) -- github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno
+
 # What makes a release, besides Helm and crane.
 .PHONY: cargo-about cargo-auditable
 cargo-about:

@@ -3,6 +3,8 @@
 //! Method: create pods as people who do not know the policies create them, and as people who try to get around them, and
 //! compare what the pods request then, or the message of the rejection. README and docs/slots.md name what remains.
 
+mod kyverno;
+
 use std::process::Command;
 
 use harness::objects::{DONGLE, quantity, rule};
@@ -79,7 +81,11 @@ fn fate(cluster: &Cluster, args: &[&str], object: Option<&Value>) -> Fate {
         });
         return known.map_or(Fate::Rejected, Fate::RejectedWith);
     }
-    let pod: Value = serde_json::from_str(&output.stdout).unwrap();
+    counted(&serde_json::from_str(&output.stdout).unwrap())
+}
+
+/// Returns what a pod counts.
+fn counted(pod: &Value) -> Fate {
     let of = |field: &str| pod["spec"][field].as_array().cloned().unwrap_or_default();
     let containers = [of("containers"), of("initContainers")].concat();
     let amount = |container: &Value| {
@@ -89,6 +95,18 @@ fn fate(cluster: &Cluster, args: &[&str], object: Option<&Value>) -> Fate {
         request
     };
     Fate::Counts(containers.iter().map(amount).collect())
+}
+
+/// A Deployment of such pods.
+fn deployment() -> Value {
+    let template = json!({
+        "metadata": {"labels": {"app": "renderer", "size": "big"}}, "spec": pod(&json!({}))["spec"],
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "renderer", "namespace": "default", "labels": template["metadata"]["labels"]},
+        "spec": {"selector": {"matchLabels": {"app": "renderer"}}, "template": template},
+    })
 }
 
 fn created(cluster: &Cluster, pod: &Value) -> Fate {
@@ -226,15 +244,8 @@ fn guard_leaves_templates_and_mirror_pods_alone() {
     let cluster = Cluster::shared();
     cluster.apply(&policies(&[]));
     wait_in_force(&cluster);
-    let template = json!({
-        "metadata": {"labels": {"app": "renderer", "size": "big"}}, "spec": pod(&json!({}))["spec"],
-    });
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "renderer", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "renderer"}}, "template": template},
-    });
     let create = ["create", "--dry-run=server", "-o", "json", "-f", "-"];
-    let created = cluster.control_plane.kubectl_stdin(&create, &deployment.to_string()).unwrap();
+    let created = cluster.control_plane.kubectl_stdin(&create, &deployment().to_string()).unwrap();
     let created: Value = serde_json::from_str(&created).unwrap();
     assert_eq!(created["spec"]["template"]["spec"]["containers"][0]["resources"], json!({}));
 

@@ -153,7 +153,7 @@ fn slow_machine_runs_each_skipped_step_in_its_turn() {
         bash(&folder, &script)
     };
     let lines = |steps: &[&str]| steps.iter().map(|step| format!("{step}\n")).collect::<String>();
-    let mut steps = ["test-alerts", "test-gitops", "test-harness", "test-release"];
+    let mut steps = ["test-alerts", "test-gitops", "test-harness", "test-kyverno", "test-release"];
     assert_eq!(list(), lines(&steps));
     let (printed, code) = run("exit 3");
     assert!(code != 0 && printed.contains("test-alerts: FAILED"), "{printed}");
