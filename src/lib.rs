@@ -15,7 +15,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`cli`] | arguments, one file per command, output formats, exit codes |
-//! | [`inspect`] | readers of a cluster or of files, and the engines of `plan`, `top`, `history`, `doctor` and `adopt` on them |
+//! | [`inspect`] | readers of a cluster or of files, and the engines of `plan`, `top`, `history`, `doctor`, `adopt` |
 //! | [`controller`] | the shell: the loop, the executor, log, metrics, endpoints; the loop of `prune` |
 //! | [`cluster`] | the client, requests about nodes, paging, watches, reading and writing the Lease |
 //! | [`reconciler`] | what the controller sends, and when: nodes, rules, queue, limits, statuses, Events; no I/O, no clock |

@@ -25,7 +25,7 @@ pub(crate) mod events;
 mod fleet;
 pub(crate) mod happening;
 mod leader;
-pub(crate) mod limiter;
+mod limiter;
 pub(crate) mod nodes;
 mod options;
 pub(crate) mod protection;
@@ -65,6 +65,8 @@ use fleet::{Fleet, Known};
 use happening::Happening;
 use leader::{Ending, Leader};
 use limiter::Kind;
+#[cfg(test)]
+pub(crate) use limiter::Slot;
 pub use options::{Options, RolloutLimits};
 pub use protection::ExpectedPolicy;
 pub(crate) use protection::LABEL as PROTECTION_LABEL;

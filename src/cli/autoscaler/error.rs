@@ -7,7 +7,7 @@ use crate::cluster::client::ConnectError;
 
 /// Why the command cannot do what it was asked to.
 #[derive(Debug, Error)]
-pub(super) enum AutoscalerError {
+pub(crate) enum AutoscalerError {
     /// The rules cannot be read, or the output cannot be written.
     #[error(transparent)]
     Command(#[from] Error),

@@ -19,7 +19,7 @@ pub(super) const GPU_COUNT: &str = "capacity.cluster-autoscaler.kubernetes.io/gp
 
 /// An autoscaler that must know the values of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Cluster Autoscaler, by tags or labels.
     Tags(Tags),
     /// Cluster Autoscaler, by annotations of Cluster API's objects.

@@ -7,7 +7,7 @@ use super::error::AutoscalerError;
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// Lines of KEY=VALUE
     Text,
     /// YAML

@@ -7,7 +7,7 @@ use crate::model::label::is_qualified_name;
 
 /// Where the values of a group are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tags {
+pub(crate) enum Tags {
     /// Tags of an Auto Scaling group.
     Aws,
     /// Tags of a virtual machine scale set.

@@ -5,8 +5,8 @@ use kube::Client;
 use super::*;
 use crate::controller::executor::Executor;
 use crate::model::api::NodeExtendedResourceStatus;
+use crate::reconciler::Slot;
 use crate::reconciler::effect::{Completion, Effect, Request};
-use crate::reconciler::limiter::Slot;
 
 async fn send(client: Client, effect: Effect) -> Completion {
     let deadline = Instant::now() + Duration::from_secs(15);
