@@ -23,7 +23,7 @@ pub(crate) enum Page<K> {
     Items(Vec<K>),
 }
 
-/// Lists all objects of a kind, as [`list_at`] does, with kube's errors, which tell apart why there is no response.
+/// Lists all objects of a kind, as [`list_at`] does, with the errors of kube, which distinguish why there is no response.
 ///
 /// # Errors
 /// If they cannot be listed.
