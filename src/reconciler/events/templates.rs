@@ -72,8 +72,7 @@ impl EventTemplate {
             }
             Action::Release { rule, cause: ReleaseCause::Retained { .. } } => {
                 let text = format!(
-                    "Released {resource} on {node}, where the value stays: rule {rule}, which retains \
-                     it, no longer declares it there"
+                    "Released {resource} on {node}: rule {rule}, which retains it, no longer declares it there"
                 );
                 normal("Released", "Patch", text)
             }

@@ -172,8 +172,8 @@ impl World {
         let times: u64 = done.iter().filter_map(times).sum();
         // By others: where a response is lost, a node that is as was asked for counts as patched.
         let others = match done[0] {
-            "withdrawn" => self.checks.times_unlisted(&node, &resource, false),
-            "released" => self.checks.times_unlisted(&node, &resource, true),
+            "withdrawn" => self.checks.times_unlisted(&node, &resource, |is_there| !is_there),
+            "released" => self.checks.times_unlisted(&node, &resource, |_| true),
             _ => 0,
         };
         let times = times + others;
@@ -244,12 +244,12 @@ impl Checks {
         of_it.map(|(_, times)| times).sum()
     }
 
-    /// How often a resource of a node has lost its entry, or its value, with the value as said.
-    fn times_unlisted(&self, node: &str, resource: &str, has_value: bool) -> u64 {
+    /// How often a resource of a node has lost its entry, or its value, with a value that counts, by whether it is there.
+    fn times_unlisted(&self, node: &str, resource: &str, counts: impl Fn(bool) -> bool) -> u64 {
         let versions = self.versions(node).map(|object| {
             let is_listed = ledger(object).is_none_or(|ledger| ledger.contains_key(resource));
             let is_there = !object["status"]["capacity"][resource].is_null();
-            !is_listed && is_there == has_value
+            !is_listed && counts(is_there)
         });
         let versions: Vec<_> = versions.collect();
         versions.windows(2).map(|pair| u64::from(!pair[0] && pair[1])).sum()
