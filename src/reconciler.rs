@@ -468,7 +468,7 @@ impl Reconciler {
         self.fleet.resume_contests(&self.rules, now.instant);
         self.hold_missing(now);
         // A hold that waits for the list that has just been evaluated is over.
-        let rules = self.rules.end_hold();
+        let rules = self.rules.end_hold(self.options.mass_withdrawal_delay, now.instant);
         self.report.note((rules > 0).then_some(Happening::StillMissing { rules }));
         self.fleet.begin(now);
     }

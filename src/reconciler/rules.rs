@@ -304,11 +304,12 @@ impl Rules {
         self.hold.take_due_list(now)
     }
 
-    /// Ends the hold after a complete list, if it waits for this list. Returns the number of rules that were held.
-    pub(super) fn end_hold(&mut self) -> usize {
-        let held = self.hold.listed().len();
-        self.compile_again_if(held > 0);
-        held
+    /// Ends the hold after a complete list, if it waits for this list. Returns the number of rules that are held no
+    /// longer.
+    pub(super) fn end_hold(&mut self, delay: Duration, now: Instant) -> usize {
+        let ended = self.hold.listed(delay, now).len();
+        self.compile_again_if(ended > 0);
+        ended
     }
 
     /// Ends the hold together with the term of leadership.

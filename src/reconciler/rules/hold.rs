@@ -69,6 +69,8 @@ impl NamedRules {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hold {
     rules: BTreeSet<Arc<str>>,
+    /// Those of them that were there when the hold began, or came back since: the whole delay is theirs too.
+    later: BTreeSet<Arc<str>>,
     /// `None` while no rule is held.
     end: Option<End>,
     /// Rules that are certainly gone: their deletion was observed, or they were held long enough.
@@ -100,6 +102,9 @@ impl Hold {
         let holds = in_ledgers.are_most(&missing) && !delay.is_zero();
         // Held rules stay held when others are back: the rest may follow.
         let rules = if holds { missing } else { &missing & &self.rules };
+        let is_later = |rule: &Arc<str>| !self.rules.contains(rule) || self.later.contains(rule);
+        let later = rules.iter().filter(|rule| self.end.is_some() && is_later(rule));
+        self.later = later.cloned().collect();
         // Further lists do not postpone the end.
         self.end = (!rules.is_empty()).then(|| self.end.unwrap_or(End::ListAt(now + delay)));
         let changed = self.rules != rules;
@@ -116,21 +121,25 @@ impl Hold {
         is_due
     }
 
-    /// Ends the hold after a complete list, if it waits for this list. Returns the rules that were held.
-    pub(super) fn listed(&mut self) -> BTreeSet<Arc<str>> {
+    /// Ends the hold after a complete list, if it waits for this list, but for the rules that lists lack only since it
+    /// began. Returns the rules that are held no longer.
+    pub(super) fn listed(&mut self, delay: Duration, now: Instant) -> BTreeSet<Arc<str>> {
         if self.end != Some(End::List) {
             return BTreeSet::new();
         }
-        self.end = None;
-        let rules = std::mem::take(&mut self.rules);
-        self.gone.extend(rules.iter().cloned());
-        rules
+        let later = std::mem::take(&mut self.later);
+        let ended = &self.rules - &later;
+        self.end = (!later.is_empty()).then_some(End::ListAt(now + delay));
+        self.rules = later;
+        self.gone.extend(ended.iter().cloned());
+        ended
     }
 
     /// Ends the hold together with the term of leadership: the next leader holds by its own list, for the whole delay.
     pub(super) fn stand_by(&mut self) {
         self.end = None;
         self.rules.clear();
+        self.later.clear();
     }
 
     /// Records a deletion in the watch. Returns whether the rule was held.
@@ -151,6 +160,7 @@ impl Hold {
 
     fn end(&mut self, name: &str) -> bool {
         let was_held = self.rules.remove(name);
+        self.later.remove(name);
         if self.rules.is_empty() {
             self.end = None;
         }
@@ -232,10 +242,10 @@ mod tests {
         assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY / 2), 2);
         assert_eq!(hold.until(), Some(now + DELAY));
         assert!(!hold.take_due_list(now + DELAY / 2));
-        assert!(hold.listed().is_empty(), "this list began before the end of the delay");
+        assert!(hold.listed(DELAY, now).is_empty(), "this list began before the end of the delay");
         assert!(hold.take_due_list(now + DELAY) && !hold.take_due_list(now + DELAY));
         assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY), 2, "that list lacks them too");
-        assert_eq!(hold.listed().len(), 2);
+        assert_eq!(hold.listed(DELAY, now + DELAY).len(), 2);
         assert_eq!(evaluate(&mut hold, &["a", "b"], &[], now + DELAY), 0, "they are certainly gone");
         hold.exists("a");
         assert_eq!(evaluate(&mut hold, &["a"], &[], now + DELAY), 1, "it has been there again");
@@ -265,6 +275,28 @@ mod tests {
         assert!(["a", "b", "c"].into_iter().all(|name| hold.exists(name)));
         assert_eq!(evaluate(&mut hold, &all, &["a", "b", "c"], now), 2);
         assert_eq!(hold.until(), Some(now + DELAY));
+    }
+
+    /// The CRD may be recreated a second time.
+    #[tokio::test(start_paused = true)]
+    async fn rules_that_vanish_during_a_hold_are_held_for_the_whole_delay() {
+        let now = Instant::now();
+        let mut hold = Hold::default();
+        let all = ["a", "b", "c", "d", "e"];
+        assert_eq!(evaluate(&mut hold, &all, &[], now), 5);
+        assert!(["a", "b", "c", "d"].into_iter().all(|name| hold.exists(name)));
+        assert_eq!(evaluate(&mut hold, &all, &all[..4], now + DELAY / 2), 1);
+        assert!(hold.take_due_list(now + DELAY));
+        assert_eq!(evaluate(&mut hold, &all, &[], now + DELAY), 5);
+        let ended = hold.listed(DELAY, now + DELAY);
+        assert_eq!(ended.into_iter().collect::<Vec<_>>(), ["e".into()]);
+        assert_eq!((hold.len(), hold.until()), (4, Some(now + DELAY * 2)));
+        // One of them is back.
+        assert!(hold.exists("a"));
+        assert!(hold.take_due_list(now + DELAY * 2));
+        assert_eq!(evaluate(&mut hold, &all, &["a"], now + DELAY * 2), 3);
+        assert_eq!(hold.listed(DELAY, now + DELAY * 2).len(), 3);
+        assert_eq!((hold.len(), hold.until()), (0, None));
     }
 
     #[tokio::test(start_paused = true)]

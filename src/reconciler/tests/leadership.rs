@@ -195,6 +195,33 @@ fn hold_that_was_interrupted_does_not_shorten_the_next_one() {
     assert_eq!(world.ledger("node-2"), None, "the hold has ended");
 }
 
+/// I4: the CustomResourceDefinition is recreated a second time, while the last of its rules is still held.
+#[test]
+fn rules_that_vanish_during_a_hold_are_held_for_the_whole_delay() {
+    let resource = |rule: &str| json!({"resourceName": format!("example.com/{rule}")});
+    let mut world = World::leading(2, &[]);
+    ["a", "b", "c"].into_iter().for_each(|rule| world.set_rule(rule, resource(rule)));
+    world.run_until_idle();
+    world.lose_rules();
+    assert!(world.metric("rules_missing 3"));
+    ["a", "b"].into_iter().for_each(|rule| world.set_rule(rule, resource(rule)));
+    world.run_until_idle();
+    assert!(world.metric("rules_missing 1"));
+    world.advance(Duration::from_secs(290));
+    world.rules.clear();
+    world.advance(Duration::from_secs(20));
+    world.run_until_idle();
+    let ledger = world.ledger("node-0").unwrap_or_default();
+    assert!(ledger.contains("example.com/a") && ledger.contains("example.com/b"), "{ledger}");
+    assert!(!ledger.contains("example.com/c") && world.metric("rules_missing 2"), "{ledger}");
+    world.advance(Duration::from_secs(270));
+    world.run_until_idle();
+    assert!(world.ledger("node-0").is_some_and(|ledger| ledger.contains("example.com/a")));
+    world.advance(Duration::from_secs(40));
+    world.run_until_idle();
+    assert_eq!(world.ledger("node-0"), None);
+}
+
 /// I4: what came back during the hold may be missing in a watch that is silent.
 #[test]
 fn hold_ends_after_a_list_that_began_after_the_delay() {
