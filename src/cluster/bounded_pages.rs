@@ -20,10 +20,10 @@ use tower::BoxError;
 use super::protobuf::{ConvertedBody, unchanged, unwrapped};
 use super::transport::is_watch;
 
-/// The largest page, in bytes, unless it has one object only.
+/// The largest page of rules, in bytes, unless it has one object only.
 const MAX_PAGE: usize = 4 * 1024 * 1024;
 
-/// A page that is smaller than this part of [`MAX_PAGE`] is followed by one of twice as many objects.
+/// A page that is smaller than this part of the largest is followed by one of twice as many objects.
 const SMALL: usize = 4;
 
 /// The number of objects of a page.
@@ -33,8 +33,14 @@ pub(crate) const PAGE_SIZE: u32 = 50;
 /// objects: a list is complete in any case, because each page names the next.
 #[must_use]
 pub(crate) fn client(client: &Client) -> Client {
+    client_of(client, PAGE_SIZE, MAX_PAGE)
+}
+
+/// Does the same with pages that begin with so many objects, and have at most so many bytes.
+#[must_use]
+pub(crate) fn client_of(client: &Client, page_size: u32, max_page: usize) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let reader = Reader { client: client.clone(), page_size: Arc::new(AtomicU32::new(PAGE_SIZE)) };
+    let reader = Reader { client: client.clone(), page_size: Arc::new(AtomicU32::new(page_size)), max_page };
     Client::new(tower::service_fn(move |request| reader.clone().send(request)), namespace)
 }
 
@@ -42,6 +48,7 @@ pub(crate) fn client(client: &Client) -> Client {
 struct Reader {
     client: Client,
     page_size: Arc<AtomicU32>,
+    max_page: usize,
 }
 
 impl Reader {
@@ -55,9 +62,9 @@ impl Reader {
             head.uri = with_limit(&head.uri, page_size)?;
             let response = self.client.send(Request::from_parts(head, Body::empty())).await?;
             let (head, body) = response.into_parts();
-            let most = if page_size > 1 { MAX_PAGE } else { usize::MAX };
+            let most = if page_size > 1 { self.max_page } else { usize::MAX };
             if let Some(page) = read(body, most).await? {
-                if page.len() < MAX_PAGE / SMALL && page_size < limit {
+                if page.len() < self.max_page / SMALL && page_size < limit {
                     self.page_size.store(page_size * 2, Ordering::Relaxed);
                 }
                 return Ok(Response::from_parts(head, Full::new(page).map_err(|never| match never {}).boxed_unsync()));

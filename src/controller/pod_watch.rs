@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
+use crate::cluster::bounded_pages;
 use crate::cluster::node_client::{BOUND, BOUND_PAGE_SIZE};
 use crate::cluster::protobuf::{self, Objects};
 use crate::cluster::watch::{heard, reporting, watch};
@@ -20,6 +21,9 @@ use crate::reconciler::usage::PodObject;
 /// A watch that is open for this long without an error shows what is: the API server sends first what was missed. Otherwise
 /// the next bookmark would show it, after a minute or more.
 const CAUGHT_UP: Duration = Duration::from_secs(5);
+
+/// The largest page of the list, in bytes: as many pods as it has by their number have some 8 MB, and one may have 1.5 MB.
+const MAX_PAGE: usize = 8 * 1024 * 1024;
 
 pub(super) struct PodWatch {
     pods: Api<PodObject>,
@@ -35,6 +39,7 @@ impl PodWatch {
     pub(super) fn new(client: &Client, seed: u64) -> Self {
         let (client, begins) = reporting(client);
         let (client, heard) = heard(&client);
+        let client = bounded_pages::client_of(&client, BOUND_PAGE_SIZE, MAX_PAGE);
         let pods = Api::all(protobuf::client(&client, Objects::Pods));
         Self { pods, seed, heard, begins, caught_up: None, events: None }
     }
@@ -79,8 +84,8 @@ impl PodWatch {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use futures::{FutureExt as _, stream};
     use http::{Request, Response};
@@ -113,6 +118,48 @@ mod tests {
             async move { response.body(StreamBody::new(frames)) }
         });
         Client::new(service, "default")
+    }
+
+    /// Whoever may create pods must not end the process by large ones.
+    #[tokio::test(start_paused = true)]
+    async fn large_pods_come_in_pages_that_fit_into_memory() {
+        const PODS: usize = 24;
+        let limits = Arc::<Mutex<Vec<usize>>>::default();
+        let (seen, note) = (Arc::clone(&limits), "x".repeat(512 * 1024));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let number = |key: &str| query.split('&').find_map(|it| it.strip_prefix(key)?.parse::<usize>().ok());
+            let mut list = String::new();
+            if let Some(limit) = number("limit=").filter(|_| !query.contains("watch=")) {
+                Mutex::lock(&seen).unwrap().push(limit);
+                let start = number("continue=").unwrap_or(0);
+                let end = PODS.min(start + limit);
+                let pods = (start..end)
+                    .map(|uid| format!(r#"{{"metadata": {{"uid": "{uid}", "annotations": {{"note": "{note}"}}}}}}"#));
+                let pods = pods.collect::<Vec<_>>().join(",");
+                let token = if end < PODS { end.to_string() } else { String::new() };
+                list = format!(
+                    r#"{{"kind": "PodList", "apiVersion": "v1", "items": [{pods}],
+                    "metadata": {{"resourceVersion": "7", "continue": "{token}"}}}}"#
+                );
+            }
+            let response = Response::builder().header("content-type", "application/json");
+            async move { response.body(Body::from(list.into_bytes())) }
+        });
+        let mut pods = PodWatch::new(&Client::new(service, "default"), 7);
+        pods.turn(true);
+        let mut listed = 0;
+        loop {
+            match timeout(HOUR, pods.next()).await.unwrap() {
+                Observation::Pods(Ok(Event::InitApply(_))) => listed += 1,
+                Observation::Pods(Ok(Event::InitDone)) => break,
+                Observation::Pods(Err(error)) => panic!("{error}"),
+                _ => {}
+            }
+        }
+        let limits = limits.lock().unwrap();
+        assert_eq!((listed, limits[0]), (PODS, BOUND_PAGE_SIZE as usize));
+        assert!(limits.iter().skip(8).all(|limit| *limit <= 16) && limits.len() > 8, "{limits:?}");
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
