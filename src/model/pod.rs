@@ -158,6 +158,12 @@ impl Requests {
         Self { own, claimed: BTreeMap::new() }
     }
 
+    /// Returns the number of resources that are requested.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.own.len() + self.claimed.len()
+    }
+
     /// Returns whether nothing is requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {

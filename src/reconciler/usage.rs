@@ -239,8 +239,13 @@ impl Pods {
             }
         };
         self.unreadable.remove(&uid);
-        let Some(pod) = PodUse::new(&object, interner) else {
-            return object.node().map_or(Woken::Nothing, |node| self.remove(node, &uid));
+        let pod = match PodUse::new(&object, interner) {
+            Ok(Some(pod)) => pod,
+            Ok(None) => return object.node().map_or(Woken::Nothing, |node| self.remove(node, &uid)),
+            Err(error) => {
+                self.unreadable.insert(uid, error.to_string().into());
+                return Woken::Nothing;
+            }
         };
         let node = Arc::clone(&pod.node);
         let here = self.by_node.entry(Arc::clone(&node)).or_default();

@@ -108,7 +108,8 @@ fn is_rejected(pod: &Value) -> bool {
 /// Returns whether the controller reads from a pod that it has started; `None` if the pod uses nothing.
 fn reads_as_started(pod: &Value) -> Option<bool> {
     let pod = serde_json::from_value(pod.clone()).expect("a pod");
-    PodUse::new(&pod, &mut PodInterner::default()).map(|pod| pod.has_started)
+    let used = PodUse::new(&pod, &mut PodInterner::default()).expect("few resources");
+    used.map(|pod| pod.has_started)
 }
 
 /// Checks that what the controller reads from each version of a pod is what became of it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
+use thiserror::Error;
 
 use super::{Pod, Requests};
 use crate::model::pool::Pool;
@@ -48,6 +49,15 @@ impl ApiPod {
     }
 }
 
+/// The most extended resources of one pod that are counted. An object has room for forty thousand, which whoever may create
+/// pods would make the controller keep.
+pub const MAX_RESOURCES: usize = 64;
+
+/// A pod requests more extended resources than are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a pod requests {0} extended resources, more than the {MAX_RESOURCES} that are counted")]
+pub struct TooManyResources(usize);
+
 /// An unfinished pod that is bound to a node, and requests extended resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUse {
@@ -63,17 +73,22 @@ pub struct PodUse {
 
 impl PodUse {
     /// Returns `None` if the pod uses nothing: it has finished, has no node, or requests no extended resource.
-    #[must_use]
-    pub fn new(object: &ApiPod, interner: &mut PodInterner) -> Option<Self> {
+    ///
+    /// # Errors
+    /// If it requests more resources than are counted.
+    pub fn new(object: &ApiPod, interner: &mut PodInterner) -> Result<Option<Self>, TooManyResources> {
         let pod = &object.pod;
         let requests = Requests::on_node(pod);
-        let node = object.node().filter(|_| !requests.is_empty())?;
-        Some(Self {
+        let Some(node) = object.node().filter(|_| !requests.is_empty()) else { return Ok(None) };
+        if requests.len() > MAX_RESOURCES {
+            return Err(TooManyResources(requests.len()));
+        }
+        Ok(Some(Self {
             node: interner.nodes.intern(node),
             uid: PodUid::of(&object.metadata),
             requests: interner.requests.intern(&requests),
             has_started: pod.has_started(),
-        })
+        }))
     }
 }
 
@@ -127,7 +142,7 @@ mod tests {
     }
 
     fn use_of(pod: &Value, interner: &mut PodInterner) -> Option<PodUse> {
-        PodUse::new(&serde_json::from_value(pod.clone()).unwrap(), interner)
+        PodUse::new(&serde_json::from_value(pod.clone()).unwrap(), interner).unwrap()
     }
 
     #[test]
@@ -153,6 +168,19 @@ mod tests {
         }
         // As most are trimmed.
         assert_eq!(use_of(&json!({"metadata": {"uid": "a", "resourceVersion": "7"}}), interner), None);
+    }
+
+    #[test]
+    fn pod_that_requests_thousands_of_resources_is_not_kept() {
+        let requesting = |number: usize| {
+            let requests: serde_json::Map<_, _> =
+                (0..number).map(|number| (format!("example.com/{number}"), json!("1"))).collect();
+            let mut pod = pod("a", &json!({}));
+            pod["spec"]["containers"][0]["resources"]["requests"] = Value::Object(requests);
+            PodUse::new(&serde_json::from_value(pod).unwrap(), &mut PodInterner::default())
+        };
+        assert!(requesting(MAX_RESOURCES).is_ok_and(|used| used.is_some()));
+        assert_eq!(requesting(40_000), Err(TooManyResources(40_000)));
     }
 
     #[test]
