@@ -197,8 +197,9 @@ impl Reconciler {
 
     /// Decides what to send now.
     pub(crate) fn next(&mut self, now: Now) -> Step {
-        let mut step = Step { relists_nodes: self.fleet.take_relist(), ..Step::default() };
+        let mut step = Step { relists_nodes: self.fleet.take_relist(now.instant), ..Step::default() };
         step.wake = self.leader.next(now, &mut step.requests);
+        step.wake_by(self.fleet.nodes().next_relist());
         self.report.note(self.leader.take_notes());
         self.follow_leadership(now);
         self.follow_watches(now, &mut step);

@@ -498,8 +498,8 @@ impl Fleet {
     }
 
     /// Returns whether the nodes are to be listed again, once.
-    pub(super) fn take_relist(&mut self) -> bool {
-        self.nodes.take_relist()
+    pub(super) fn take_relist(&mut self, now: Instant) -> bool {
+        self.nodes.take_relist(now)
     }
 
     pub(super) fn nodes(&self) -> &Nodes {

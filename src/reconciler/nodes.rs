@@ -8,8 +8,9 @@ mod released;
 mod resets;
 mod state;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
@@ -27,6 +28,11 @@ pub(crate) use failure::Cause;
 use map::NodeMap;
 pub(super) use state::{NodeState, NodeSubject, has_resource};
 
+/// How many times nodes are listed again within this time for what rules read from them. Rules that come and go must not
+/// keep a list from its end: what a kubelet resets on the last nodes would not be seen.
+const MAX_RELISTS: usize = 5;
+const RELISTS_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
 /// All nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
@@ -36,6 +42,8 @@ pub(super) struct Nodes {
     listed: bool,
     /// Whether rules read from nodes what was not kept when the nodes were read.
     is_relist_due: bool,
+    /// When they were listed again for that, of late.
+    relists: VecDeque<Instant>,
     /// The rules that ledgers name, unless a ledger has changed since they were last read.
     rules_in_ledgers: Option<Arc<NamedRules>>,
     tally: Tally,
@@ -139,8 +147,21 @@ impl Nodes {
     }
 
     /// Returns whether the nodes are to be listed again, once.
-    pub(super) fn take_relist(&mut self) -> bool {
-        std::mem::take(&mut self.is_relist_due)
+    pub(super) fn take_relist(&mut self, now: Instant) -> bool {
+        self.relists.retain(|at| now < *at + RELISTS_INTERVAL);
+        // Only one in a while interrupts another list.
+        let may_begin = self.relists.is_empty() || self.listing.is_none() && self.relists.len() < MAX_RELISTS;
+        let begins = self.is_relist_due && may_begin;
+        if begins {
+            self.is_relist_due = false;
+            self.relists.push_back(now);
+        }
+        begins
+    }
+
+    /// Returns when they may be listed again at the latest, if that is due.
+    pub(super) fn next_relist(&self) -> Option<Instant> {
+        self.relists.front().filter(|_| self.is_relist_due).map(|at| *at + RELISTS_INTERVAL)
     }
 
     /// Adds a node that is not watched.

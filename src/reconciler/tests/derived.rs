@@ -104,6 +104,25 @@ fn nodes_are_listed_again_for_what_no_rule_has_read_before() {
     assert_eq!((world.relists, world.dongles("node-0")), (1, 2));
 }
 
+/// Each list shows what kubelets have reset only once it comes to their nodes.
+#[test]
+fn rules_that_read_ever_new_annotations_do_not_keep_nodes_from_being_listed() {
+    let mut world = World::leading(2, &[]);
+    let rule = |key: &str| json!({"quantity": null, "quantityFrom": {"nodeAnnotation": {"key": key}, "max": 100}});
+    for second in 0..240 {
+        world.set_rule("dongle", rule(&format!("example.com/key-{second}")));
+        wait(&mut world, 1);
+    }
+    assert!((1..=5).contains(&world.relists), "{} lists in four minutes", world.relists);
+    // None is forgotten.
+    world.edit_node("node-0", |node| node["metadata"]["annotations"][KEY] = json!("3"));
+    let mut rule = rule(KEY);
+    rule["shrinkPolicy"] = json!("Immediate");
+    world.set_rule("dongle", rule);
+    wait(&mut world, 300);
+    assert_eq!(world.dongles("node-0"), 3);
+}
+
 /// Rules that take turns, as when somebody tries one and then the other, must not list all nodes each time.
 #[test]
 fn nodes_are_not_listed_again_for_what_a_rule_has_read_before() {
