@@ -32,8 +32,9 @@ struct ObservedCondition {
 const KINDS: [&str; 6] = ["Ready", "Reconciling", "Stalled", "Overlapping", "Contested", "DeviceClassMapped"];
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 
-/// The longest name of a node.
-const MAX_NAME: usize = 253;
+/// The most characters of the names of contested nodes. They resume contests, and have to fit into what each rule counts
+/// for, also one that is stalled.
+const MAX_NAMES_LENGTH: usize = 512;
 
 impl ObservedStatus {
     pub(crate) fn new(status: &NodeExtendedResourceStatus) -> Self {
@@ -47,7 +48,12 @@ impl ObservedStatus {
         });
         let problems = status.problems.iter().take(MAX_PROBLEMS);
         let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
-        let contested = contested.filter(|problem| problem.node.len() <= MAX_NAME);
+        let mut room = MAX_NAMES_LENGTH;
+        let contested = contested.take_while(|problem| {
+            let left = room.checked_sub(problem.node.len());
+            room = left.unwrap_or_default();
+            left.is_some()
+        });
         Self {
             hash: hash(status),
             requested: status.requested.as_ref().map(|text| text.chars().take(MAX_REQUESTED).collect()),
@@ -139,6 +145,20 @@ mod tests {
         let used = observed(used);
         assert!(first != used && first.is_same_but_for_use(&used));
         assert_eq!((first.requested(), used.requested()), (None, Some("3")));
+    }
+
+    /// The policy of the chart accepts such a status.
+    #[test]
+    fn names_in_a_status_take_little_of_what_a_rule_counts_for() {
+        let problem = |number: usize| {
+            let node = format!("{number}{}", "a".repeat(252));
+            json!({"node": node, "reason": "Contested", "message": "back and forth"})
+        };
+        let problems: Vec<_> = (0..10).map(problem).collect();
+        let mut status = status("Contested", "ten");
+        status["problems"] = json!(problems);
+        let names: usize = observed(status).contested().iter().map(|name| name.len()).sum();
+        assert!(names > 0 && names <= MAX_NAMES_LENGTH, "{names}");
     }
 
     #[test]
