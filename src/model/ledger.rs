@@ -157,6 +157,10 @@ impl Ledger {
         {
             return Err(InvalidLedger::Ambiguous("an object inside an entry, or a brace in a text"));
         }
+        // The policy drops whitespace before it looks for the field `quantity`.
+        if ledger.entries.values().flat_map(|entry| entry.unknown.keys()).any(|field| field.contains(' ')) {
+            return Err(InvalidLedger::Ambiguous("a space in the name of a field"));
+        }
         for (resource, entry) in &ledger.entries {
             if !resource_name::is_extended(resource) {
                 return Err(InvalidLedger::NotExtended(resource.clone()));
@@ -301,6 +305,7 @@ mod tests {
             (r#"{"example.com/a":{"x":[{}],"quantity":"8","rule":"r"}}"#, "an object inside an entry"),
             (r#"{"example.com/a":{"x":"},","quantity":"8","rule":"r"}}"#, "a brace in a text"),
             (r#"{"example.com/a":{"x":"{","y":"}","quantity":"8","rule":"r"}}"#, "a brace in a text"),
+            (r#"{"example.com/a":{"quan tity":"9","quantity":"8","rule":"r"}}"#, "a space"),
             (r#"{"example.com/a":{"quantity":"8","r\u0075le":"r"}}"#, "a backslash"),
             (r#"{"example.com/a":{"quantity":"8","rule":"r","x":"é"}}"#, "not printable ASCII"),
             (
