@@ -36,6 +36,9 @@ const REPORTING_CONTROLLER: &str = "noderesource.dev/node-resource-advertiser";
 /// How often buckets are compacted, in Events, and the age at which an unused bucket is dropped.
 const COMPACT_INTERVAL: u64 = 256;
 const MAX_BUCKET_AGE: Duration = Duration::from_secs(60 * 60);
+/// How many buckets there are. More rules than these share one for each reason: whoever may write rules could create and
+/// delete them without end.
+const MAX_BUCKETS: usize = 20_000;
 
 /// The longest note that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -236,6 +239,8 @@ impl Events {
 
     /// Returns the number of Events suppressed since the last one, if another Event may be written.
     fn try_acquire(&mut self, key: RateLimitKey, now: Instant) -> Option<u32> {
+        let has_own = self.buckets.len() < MAX_BUCKETS || self.buckets.contains_key(&key);
+        let key = if has_own { key } else { RateLimitKey { rule: Arc::from(""), ..key } };
         let burst = if key.on_rule { BURST_ON_RULE } else { BURST_ON_NODES };
         let start = || Bucket { events: 0, since: now, suppressed: 0 };
         let buckets = self.buckets.entry(key).or_insert_with(start);
@@ -323,6 +328,17 @@ mod tests {
         {
             assert_eq!(events.try_acquire(other, start), Some(0));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rules_that_come_and_go_take_limited_memory() {
+        let mut events = Events::new("pod-1".to_owned(), 7);
+        let start = Instant::now();
+        let key = |number: usize| RateLimitKey { rule: number.to_string().into(), reason: "Withdrawn", on_rule: false };
+        let reported = (0..MAX_BUCKETS * 2).filter(|number| events.try_acquire(key(*number), start).is_some()).count();
+        assert_eq!(events.buckets.len(), MAX_BUCKETS + 1);
+        assert_eq!(reported, MAX_BUCKETS + BURST_ON_NODES as usize);
+        assert_eq!(events.try_acquire(key(7), start), Some(0), "one that has its own");
     }
 
     #[tokio::test(start_paused = true)]
