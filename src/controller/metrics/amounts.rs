@@ -15,25 +15,52 @@ use crate::reconciler::happening::RuleAmounts;
 
 /// The most rules that have series of their own.
 const MAX_RULES: usize = 1000;
+/// The most characters that the names of these rules and of their resources have together. The text of the metrics has them
+/// twice, and each of the clients that read slowly keeps one text.
+const MAX_NAMES_LENGTH: usize = 100 * 1024;
 
 /// The rules that have series of their own. Only a leader has any.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Amounts(Arc<Mutex<BTreeMap<Arc<str>, RuleAmounts>>>);
+pub(crate) struct Amounts(Arc<Mutex<Series>>);
+
+#[derive(Debug, Default)]
+struct Series {
+    by_rule: BTreeMap<Arc<str>, RuleAmounts>,
+    /// The length of all names.
+    length: usize,
+}
+
+impl Series {
+    fn insert(&mut self, rule: Arc<str>, amounts: RuleAmounts) {
+        let length = self.length + length(&rule, &amounts);
+        if self.by_rule.len() < MAX_RULES && length <= MAX_NAMES_LENGTH {
+            self.length = length;
+            self.by_rule.insert(rule, amounts);
+        }
+    }
+
+    fn remove(&mut self, rule: &str) {
+        if let Some(amounts) = self.by_rule.remove(rule) {
+            self.length -= length(rule, &amounts);
+        }
+    }
+}
+
+fn length(rule: &str, amounts: &RuleAmounts) -> usize {
+    rule.len() + amounts.resource.len()
+}
 
 impl Amounts {
     /// Sets what a rule has; `None` if it is gone.
     pub(super) fn set(&self, rule: Arc<str>, amounts: Option<RuleAmounts>) {
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match amounts {
-            Some(amounts) if rules.len() < MAX_RULES || rules.contains_key(&rule) => drop(rules.insert(rule, amounts)),
-            Some(_) => {}
-            None => drop(rules.remove(&rule)),
-        }
+        rules.remove(&rule);
+        amounts.into_iter().for_each(|amounts| rules.insert(Arc::clone(&rule), amounts));
     }
 
     /// Removes all rules.
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Series::default();
     }
 }
 
@@ -42,7 +69,7 @@ impl Collector for Amounts {
         let rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut series = |name, help, amount: fn(&RuleAmounts) -> Option<Quantity>| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (rule, amounts) in &*rules {
+            for (rule, amounts) in &rules.by_rule {
                 let Some(amount) = amount(amounts) else { continue };
                 let labels = [("resource", &*amounts.resource), ("rule", &**rule)];
                 ConstGauge::new(amount.to_float()).encode(family.encode_family(&labels)?)?;
@@ -81,5 +108,19 @@ mod tests {
         assert_eq!(count("_advertised{"), MAX_RULES, "there is room again");
         metrics.amounts.clear();
         assert_eq!(count("rule="), 0);
+    }
+
+    /// As many clients as the port has connections may keep a text each, in a process with 128 MiB.
+    #[test]
+    fn text_of_the_metrics_is_short_whatever_the_names_of_rules_are() {
+        let metrics = Metrics::default();
+        for number in 0..MAX_RULES {
+            let rule = format!("{number:04}{}", "a".repeat(249));
+            let resource = format!("{}/{}", "a".repeat(244), "b".repeat(63)).into();
+            let (advertised, requested) = (Quantity::from(4), Some(Quantity::from(4)));
+            metrics.amounts.set(rule.into(), Some(RuleAmounts { resource, advertised, requested }));
+        }
+        let text = metrics.text().unwrap();
+        assert!(text.contains("0100aaa") && text.len() * 64 < 32 * 1024 * 1024, "{} bytes", text.len());
     }
 }
