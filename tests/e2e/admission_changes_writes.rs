@@ -62,7 +62,6 @@ fn admission_that_changes_the_own_write_is_named() {
     assert_eq!(contested["message"], format!("{named} on node-1; {advice}"));
     let event = format!("Backed off from example.com/dongle on node-1: {named} for rule dongle; {advice}");
     cluster.wait_event("node-1", "Contested", &event);
-    cluster.wait_event("node-1", "Repaired", "(by admission, or an edit of the annotation) -> 4");
     controller.wait_log(&format!("backing off from example.com/dongle on node-1: {named}"));
     let plan = program::run(&admin, &["plan", "--all"], None);
     assert!(plan.stdout.contains(&format!("contested: {named}")), "{plan:?}");
