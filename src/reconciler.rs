@@ -74,7 +74,6 @@ use protection::Protection;
 use report::{Report, Reporter};
 use rules::{Enqueue, RuleObject, Rules, Seen};
 use statuses::{NewStatus, Statuses, View};
-use tally::Counts;
 use usage::{Usage, Woken};
 use watches::Watches;
 
@@ -247,9 +246,10 @@ impl Reconciler {
         self.report_happenings(now);
         // Stalls the youngest rules if the states of all rules on all nodes take too much memory.
         let nodes = self.fleet.nodes();
-        let selected = |rule: &str| nodes.counts(rule).map_or(0, Counts::selected);
-        let touched = self.rules.bound_nodes(nodes.tally().selected(), selected);
+        let of_rule = |rule: &Rule| nodes.expected_size(rule);
+        let touched = self.rules.bound_states(nodes.tally().size(), of_rule);
         if !touched.is_empty() {
+            self.fleet.forget_states(&touched);
             self.follow_rules(Seen { enqueue: Enqueue::All, touched, removed: Vec::new(), is_list: false }, now);
         }
         let (fleet, known) = self.lend(now);

@@ -96,6 +96,13 @@ impl Inventory {
         declaring.filter_map(|rule| self.rule(&rule.name)).collect()
     }
 
+    /// Returns those of them that declare a resource.
+    pub(crate) fn declaring_resource(&self, node: &Node, resource: &str) -> Vec<&Rule> {
+        let mut declaring = self.declaring(node);
+        declaring.retain(|rule| rule.resource.as_str() == resource);
+        declaring
+    }
+
     /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses. An invalid
     /// rule may declare anything.
     pub(crate) fn knows_sources(&self) -> bool {

@@ -28,6 +28,10 @@ pub enum Declared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derivation {
     fact: Fact,
+    /// Why nothing is known of a node without the fact, and of one whose fact has not been read: one text for all nodes,
+    /// because whoever writes rules chooses its length.
+    absent: Arc<str>,
+    unread: Arc<str>,
     /// How much of it messages quote. A status can be read by clients that may not read nodes.
     quote: Quote,
     /// Of a native resource.
@@ -145,7 +149,9 @@ impl Declared {
     /// Returns about how many bytes it takes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.by_label().map_or(0, |by_label| by_label.table.size())
+        let Self::Derived(derivation) = self else { return 0 };
+        let texts = derivation.absent.len() + derivation.unread.len();
+        texts + derivation.table.as_ref().map_or(0, Table::size)
     }
 
     /// Returns what the labels of a node must be, if it declares nothing on all others.
@@ -227,24 +233,25 @@ impl Derivation {
         if default.is_some() && when_missing.is_some() {
             return Err(InvalidQuantity::DefaultAndWhenMissing);
         }
-        Ok(Self { fact, quote, divisor, table, min, max, default, when_missing: when_missing.unwrap_or_default() })
+        let when_missing = when_missing.unwrap_or_default();
+        let absent = format!("the node has no {fact}").into();
+        let unread = format!("the {fact} has not been read yet").into();
+        Ok(Self { fact, absent, unread, quote, divisor, table, min, max, default, when_missing })
     }
 
     fn on(&self, node: &Node) -> OnNode {
         let text = match node.fact(&self.fact) {
             Ok(text) => text,
             // Only a list of the nodes shows it.
-            Err(_) => return OnNode::Unknown(format!("the {} has not been read yet", self.fact).into()),
+            Err(_) => return OnNode::Unknown(Arc::clone(&self.unread)),
         };
-        let Some(text) = text else {
-            return self.missing(|| format!("the node has no {}", self.fact));
-        };
+        let Some(text) = text else { return self.missing(|| Arc::clone(&self.absent)) };
         if let Some(table) = &self.table {
             let missing = || self.missing(|| self.judged(text, "not in nodeLabel.values"));
             return table.get(text).map_or_else(missing, OnNode::Known);
         }
         let max = self.max;
-        let unknown = |why: &str| OnNode::Unknown(self.judged(text, why).into());
+        let unknown = |why: &str| OnNode::Unknown(self.judged(text, why));
         if text.chars().count() > MAX_QUANTITY_LENGTH {
             return unknown("too long for a quantity");
         }
@@ -268,20 +275,20 @@ impl Derivation {
     }
 
     /// Returns what is wrong with a text on a node.
-    fn judged(&self, text: &str, why: &str) -> String {
+    fn judged(&self, text: &str, why: &str) -> Arc<str> {
         let fact = &self.fact;
         let quoted = match self.quote {
-            Quote::Nothing => return format!("the {fact} is {why}"),
+            Quote::Nothing => return format!("the {fact} is {why}").into(),
             Quote::Beginning => excerpt_of(text, QUOTED),
             Quote::All => excerpt(text),
         };
-        format!("the {fact} is \"{quoted}\", which is {why}")
+        format!("the {fact} is \"{quoted}\", which is {why}").into()
     }
 
-    fn missing(&self, why: impl FnOnce() -> String) -> OnNode {
+    fn missing(&self, why: impl FnOnce() -> Arc<str>) -> OnNode {
         match (self.default, self.when_missing) {
             (Some(default), _) => OnNode::Known(default),
-            (None, WhenMissing::Keep) => OnNode::Unknown(why().into()),
+            (None, WhenMissing::Keep) => OnNode::Unknown(why()),
             (None, WhenMissing::None) => OnNode::Nothing,
         }
     }

@@ -10,8 +10,10 @@ use super::resolve;
 use super::rules::RuleSet;
 use crate::model::node::{Node, Shape};
 
-/// How many plans are remembered. When there are more, all are forgotten.
+/// How many plans are remembered, and how many outcomes they may have together: whoever writes rules chooses how many
+/// select a node. When there are more, all are forgotten.
 const MAX_PLANS: usize = 256;
+const MAX_OUTCOMES: usize = 64 * 1024;
 
 /// Plans by what they depend on. It gives the plans that [`resolve::plan`] gives.
 #[derive(Debug, Default)]
@@ -19,6 +21,7 @@ pub(crate) struct Memo {
     /// The rules of the remembered plans.
     rules: Option<Arc<RuleSet>>,
     plans: HashMap<Key, NodePlan>,
+    outcomes: usize,
 }
 
 /// What a plan depends on, besides the input.
@@ -46,20 +49,27 @@ impl Memo {
             return resolve::plan(node, rules, &selecting, input);
         }
         if !self.rules.as_ref().is_some_and(|known| Arc::ptr_eq(known, rules)) {
+            self.forget();
             self.rules = Some(Arc::clone(rules));
-            self.plans.clear();
         }
         let key = Key { shape: node.shape(), selecting: selecting.into() };
         if let Some(plan) = self.plans.get(&key) {
             return plan.clone();
         }
         let plan = resolve::plan(node, rules, &key.selecting, input);
-        if self.plans.len() >= MAX_PLANS {
-            self.plans.clear();
+        if self.plans.len() >= MAX_PLANS || self.outcomes >= MAX_OUTCOMES {
+            self.forget();
         }
+        self.outcomes += plan.outcomes.len();
         self.plans.insert(key, plan.clone());
         plan
     }
+
+    fn forget(&mut self) {
+        self.plans.clear();
+        self.outcomes = 0;
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.plans.len()

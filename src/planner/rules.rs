@@ -185,6 +185,14 @@ impl RuleSet {
         declaring
     }
 
+    /// Returns those of them that declare `resource`.
+    #[must_use]
+    pub fn declaring_resource(&self, node: &Node, resource: &str) -> Vec<&Arc<Rule>> {
+        let mut declaring = self.declaring(node);
+        declaring.retain(|rule| rule.resource.as_str() == resource);
+        declaring
+    }
+
     /// Returns the places of the rules that select `node`, in ascending order.
     pub(super) fn places_selecting(&self, node: &Node) -> Vec<usize> {
         let mut places = self.unindexed.clone();

@@ -28,6 +28,9 @@ use crate::planner::input::Lost;
 use crate::planner::{Action, Change, Memo};
 use crate::response::reply::Reply;
 
+/// After how many bytes of new states of rules on nodes planning pauses, so that all that they take is checked.
+const MAX_NEW_STATES: usize = 2 * 1024 * 1024;
+
 /// What decisions depend on besides nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
@@ -170,10 +173,17 @@ impl Fleet {
         self.resume(ended, now);
     }
 
-    /// Plans so many nodes at most, and returns how many. Each goes where it must go next.
+    /// Forgets the states of rules that have stalled for want of memory: to plan all nodes again would take more first.
+    pub(super) fn forget_states(&mut self, rules: &[Arc<str>]) {
+        self.nodes.forget_states(rules);
+    }
+
+    /// Plans so many nodes at most, fewer if many rules select them, and returns how many. Each goes where it must go
+    /// next.
     pub(super) fn plan(&mut self, most: usize, known: Known<'_>) -> usize {
-        let mut planned = 0;
+        let (mut planned, before) = (0, self.nodes.tally().size());
         while planned < most
+            && self.nodes.tally().size() < before + MAX_NEW_STATES
             && let Some(name) = self.schedule.next_unplanned()
         {
             planned += 1;

@@ -17,12 +17,14 @@ use tokio::time::Instant;
 
 use super::protection::Start;
 use super::rules::NamedRules;
-use super::tally::{Standings, Tally};
+use super::standing::{Standing, State};
+use super::tally::{Counts, Coverage, MAX_PROBLEMS, Place, Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pool::Pool;
 use crate::planner::Leaving;
+use crate::planner::rules::Rule;
 pub(super) use failure::Attempt;
 pub(crate) use failure::Cause;
 use map::NodeMap;
@@ -280,6 +282,17 @@ impl Nodes {
         }
     }
 
+    /// Forgets the states of these rules on all nodes.
+    pub(super) fn forget_states(&mut self, rules: &[Arc<str>]) {
+        let rules: HashSet<_> = rules.iter().collect();
+        let names: Vec<_> = self.by_name.iter().map(|(name, _)| Arc::clone(name)).collect();
+        for name in names {
+            let standings = self.by_name.get(&name).map(|state| Arc::clone(&state.standings)).unwrap_or_default();
+            let kept: Vec<_> = standings.iter().filter(|(rule, _)| !rules.contains(rule)).cloned().collect();
+            self.record(&name, &kept);
+        }
+    }
+
     /// Returns whether all nodes have been listed once.
     pub(super) fn listed(&self) -> bool {
         self.listed
@@ -357,8 +370,33 @@ impl Nodes {
         self.by_name.iter().any(|(_, state)| state.may_be_patched(since))
     }
 
-    pub(super) fn counts(&self, rule: &str) -> Option<&super::tally::Counts> {
+    pub(super) fn counts(&self, rule: &str) -> Option<&Counts> {
         self.tally.counts(rule)
+    }
+
+    /// Returns about how many bytes the states of a rule take once all nodes are planned, by those that are.
+    pub(super) fn expected_size(&self, rule: &Rule) -> usize {
+        let Some(counts) = self.counts(&rule.name) else { return 0 };
+        let selected = self.by_name.iter().filter(|(_, state)| rule.selection.selects(&state.node)).count();
+        counts.size() / counts.selected().max(1) * selected.max(counts.selected())
+    }
+
+    /// Returns a rule on the nodes that it selects, with details of the first problems.
+    pub(super) fn coverage(&self, rule: &str) -> Coverage<'_> {
+        let counts = self.counts(rule);
+        let first = |is_meant: fn(State) -> bool| {
+            let problems = counts.into_iter().flat_map(|counts| &counts.problems);
+            let meant = problems.filter(|(_, state)| is_meant(**state)).take(MAX_PROBLEMS);
+            meant.filter_map(|(node, _)| Some(Place { node, standing: self.standing(rule, node)? })).collect()
+        };
+        let is_contested = counts.is_some_and(|counts| counts.of(State::Contested) > 0);
+        let contested = if is_contested { first(|state| state == State::Contested) } else { Vec::new() };
+        Coverage { counts, problems: first(State::is_problem), contested }
+    }
+
+    fn standing(&self, rule: &str, node: &str) -> Option<&Standing> {
+        let standings = &self.by_name.get(node)?.standings;
+        standings.iter().find(|(name, _)| **name == *rule).map(|(_, standing)| standing)
     }
 }
 

@@ -357,9 +357,10 @@ impl Rules {
         self.crowding.becomes_scarce(&self.by_name)
     }
 
-    /// Stalls the youngest rules if all together select more nodes than the memory has room for. Returns them.
-    pub(super) fn bound_nodes(&mut self, nodes: usize, selected: impl Fn(&str) -> usize) -> Vec<Arc<str>> {
-        let stalled = self.crowding.bound_nodes(&mut self.by_name, nodes, selected);
+    /// Stalls the youngest rules if the states of all on nodes take more bytes than they may. Returns them. `of_rule` is
+    /// how many those of a rule will take.
+    pub(super) fn bound_states(&mut self, on_nodes: usize, of_rule: impl Fn(&Rule) -> usize) -> Vec<Arc<str>> {
+        let stalled = self.crowding.bound_states(&mut self.by_name, on_nodes, of_rule);
         // Nodes are still to be planned without rules that have just been stalled.
         self.compile_again_if(!stalled.is_empty());
         stalled

@@ -98,6 +98,16 @@ impl State {
         matches!(self, Self::Pending | Self::Stopped | Self::Failed | Self::Held)
     }
 
+    /// Returns about how many bytes it takes. Most nodes share the states that are no problem; a problem is listed too, and
+    /// a quantity that cannot be read has a text of its own on each node.
+    pub(super) fn size(self) -> usize {
+        match self {
+            Self::QuantityUnknown => 256,
+            state if state.is_problem() => 128,
+            _ => 64,
+        }
+    }
+
     /// Returns its row of the table.
     pub(super) fn info(self) -> StateInfo {
         TABLE[self as usize]

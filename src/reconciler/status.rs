@@ -9,7 +9,7 @@ use serde_json::json;
 use super::device_classes::Mapping;
 use super::rules::{ObservedStatus, RuleState};
 use super::standing::State;
-use super::tally::{Counts, MAX_PROBLEMS};
+use super::tally::{Counts, Coverage, Place};
 use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 use crate::model::quantity::Quantity;
 use crate::planner::selector::Selection;
@@ -28,7 +28,7 @@ pub(super) enum Used {
 /// timestamps.
 pub(super) fn status(
     state: &RuleState,
-    counts: Option<&Counts>,
+    coverage: &Coverage<'_>,
     used: Used,
     mapping: &Mapping,
     now: Timestamp,
@@ -37,11 +37,11 @@ pub(super) fn status(
         return deleting(state, waits_for, now);
     }
     let none = Counts::default();
-    let counts = counts.unwrap_or(&none);
+    let counts = coverage.counts.unwrap_or(&none);
     let nodes = node_counts(state, counts);
     let said = match &state.rule {
         Err(stalled) => conditions::for_stalled(stalled),
-        Ok(rule) => conditions::for_valid(rule, &nodes, counts, mapping),
+        Ok(rule) => conditions::for_valid(rule, &nodes, counts, &coverage.contested, mapping),
     };
     let before = state.status.as_ref();
     let conditions = said.into_iter().map(|said| said.into_api(state.generation, before, now));
@@ -57,7 +57,7 @@ pub(super) fn status(
         nodes: Some(nodes),
         total: total.map(|total| total.to_string()),
         requested: total.and_then(requested),
-        problems: problems(counts),
+        problems: coverage.problems.iter().map(problem).collect(),
     }
 }
 
@@ -94,14 +94,12 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
     }
 }
 
-fn problems(counts: &Counts) -> Vec<NodeProblem> {
-    let problems = counts.problems.iter().take(MAX_PROBLEMS);
-    let problem = |(node, standing): (&std::sync::Arc<str>, &super::standing::Standing)| NodeProblem {
-        node: node.to_string(),
-        reason: standing.state().info().reason.to_string(),
-        message: conditions::shortened(standing.message()),
-    };
-    problems.map(problem).collect()
+fn problem(at: &Place<'_>) -> NodeProblem {
+    NodeProblem {
+        node: at.node.to_owned(),
+        reason: at.standing.state().info().reason.to_string(),
+        message: conditions::shortened(at.standing.message()),
+    }
 }
 
 /// Returns the patch that replaces the whole status of the rule with this uid: a rule recreated under the same name is

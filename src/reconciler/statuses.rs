@@ -111,7 +111,8 @@ impl Statuses {
         let now = view.now;
         let state = view.rules.with_status(name)?;
         let mapping = self.classes.mapping(state.resource().unwrap_or_default());
-        let status = status(state, view.fleet.nodes().counts(name), view.used(name), &mapping, now.wall);
+        let coverage = view.fleet.nodes().coverage(name);
+        let status = status(state, &coverage, view.used(name), &mapping, now.wall);
         let observed = ObservedStatus::new(&status);
         match &state.status {
             Some(before) if *before == observed => return None,

@@ -28,14 +28,36 @@ pub(super) struct Counts {
     pub(super) tied: usize,
     /// The rules that decide instead, each with its number of nodes.
     pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
-    /// The state of the rule on each node with a problem.
-    pub(super) problems: BTreeMap<Arc<str>, Standing>,
+    /// The state of the rule on each node with a problem. Its details are with the node.
+    pub(super) problems: BTreeMap<Arc<str>, State>,
     /// The sum of the quantities on nodes that do not have the rule's one quantity.
     pub(super) carried: Quantity,
 }
 
+/// A rule on all nodes that it selects.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coverage<'a> {
+    /// `None` if it selects none.
+    pub(super) counts: Option<&'a Counts>,
+    /// The first nodes with a problem, by name, at most [`MAX_PROBLEMS`].
+    pub(super) problems: Vec<Place<'a>>,
+    /// The first contested nodes, likewise.
+    pub(super) contested: Vec<Place<'a>>,
+}
+
+/// A rule on one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) node: &'a str,
+    pub(super) standing: &'a Standing,
+}
+
 /// The rules that select a node, each with its state there.
 pub(super) type Standings = [(Arc<str>, Standing)];
+
+fn size(by_state: &[usize; STATES]) -> usize {
+    TABLE.iter().zip(by_state).map(|(row, number)| row.state.size().saturating_mul(*number)).sum()
+}
 
 impl Counts {
     /// Returns the number of nodes in a state.
@@ -45,6 +67,11 @@ impl Counts {
 
     pub(super) fn selected(&self) -> usize {
         self.by_state.iter().sum()
+    }
+
+    /// Returns about how many bytes the states of the rule on its nodes take.
+    pub(super) fn size(&self) -> usize {
+        size(&self.by_state)
     }
 
     /// Returns the total quantity on the nodes of a rule. `quantity` is `None` if it is read from each node.
@@ -74,7 +101,7 @@ impl Counts {
             self.carried = self.carried.saturating_add(at);
         }
         if state.is_problem() {
-            self.problems.insert(Arc::clone(node), standing.clone());
+            self.problems.insert(Arc::clone(node), state);
         }
     }
 
@@ -123,9 +150,9 @@ impl Tally {
         self.rules.get(rule)
     }
 
-    /// Returns the number of nodes that rules select, over all rules: a node that two rules select counts twice.
-    pub(super) fn selected(&self) -> usize {
-        self.totals.iter().sum()
+    /// Returns about how many bytes the states of all rules on all nodes take.
+    pub(super) fn size(&self) -> usize {
+        size(&self.totals)
     }
 
     /// Returns the number of nodes in each state, by name, over all rules.
@@ -157,7 +184,7 @@ mod tests {
         let rule: Arc<str> = "dongle".into();
         let pending = [(Arc::clone(&rule), Standing::Pending)];
         let advertised = [(Arc::clone(&rule), Standing::Planned(Outcome::Advertised))];
-        let in_conflict = [(Arc::clone(&rule), conflicted.clone())];
+        let in_conflict = [(Arc::clone(&rule), conflicted)];
 
         tally.update(&node("a"), &[], &pending);
         tally.update(&node("b"), &[], &in_conflict);
@@ -166,7 +193,7 @@ mod tests {
         let counts = tally.counts("dongle").unwrap();
         let states = [State::Advertised, State::Pending, State::Conflicted];
         assert_eq!(states.map(|state| counts.of(state)), [1, 0, 1]);
-        assert_eq!(counts.problems.get("b"), Some(&conflicted));
+        assert_eq!(counts.problems.get("b"), Some(&State::Conflicted));
         let totals: Vec<_> = tally.totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(totals, [("conflicted", 1), ("advertised", 1)]);
 

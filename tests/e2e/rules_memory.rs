@@ -261,3 +261,34 @@ fn survive_legal_rules(attack: &Attack) {
     cluster.wait_status(&youngest, "Ready", |status| condition(status, "Ready").0 == "True");
     controller.stop();
 }
+
+/// Each takes little, and the states of all on all nodes would take gigabytes: no node has a text that is a quantity.
+#[test]
+#[ignore = "takes minutes: `make test-attacks`"]
+fn whole_rules_whose_quantities_no_node_has_do_not_end_the_process() {
+    let Some(cgroup) = cgroup(WHOLE.limit) else { return };
+    let cluster = start(&WHOLE);
+    let key = json!({"key": "kubernetes.io/hostname"});
+    let from = json!({"nodeLabel": key, "max": 9, "whenMissing": "Keep"});
+    let unknown = |number: usize| {
+        let spec = json!({"resourceName": format!("example.com/unknown-{number}"), "quantity": null,
+            "allNodes": true, "quantityFrom": from});
+        rule(&format!("unknown-{number:03}"), &spec)
+    };
+    create_all(&cluster, (0..WHOLE.stalled).map(unknown));
+
+    let controller = Controller::start_in(&cgroup, &cluster, &[]);
+    controller.wait_ready();
+    let mut repairs = Repairs { cluster: &cluster, number: 0 };
+    cluster.wait_advertised(&format!("node-{REPAIRED}"), DONGLE, "4");
+    let youngest = format!("unknown-{:03}", WHOLE.stalled - 1);
+    cluster.wait_status(&youngest, "MemoryFull", |status| condition(status, "Stalled") == ("True", "MemoryFull"));
+    repairs.assert_another();
+    // The oldest have room.
+    cluster.wait_status("unknown-000", "QuantityUnknown", |status| {
+        condition(status, "Ready") == ("False", "QuantityUnknown") && status["nodes"]["selected"] == WHOLE.nodes
+    });
+    repairs.assert_another();
+    println!("at most {:?} of {} bytes", cgroup.peak(), WHOLE.limit);
+    controller.stop();
+}

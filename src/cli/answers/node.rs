@@ -75,8 +75,8 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         // Which rules select a node that cannot be listed is unknown.
         let entry = inventory.node(name).filter(|_| inventory.rules.is_some());
         owners.rules = entry.map(|entry| {
-            let declaring = inventory.declaring(&entry.node).into_iter();
-            declaring.filter(|rule| rule.resource.as_str() == *resource).map(|rule| rule.name.to_string()).collect()
+            let declaring = inventory.declaring_resource(&entry.node, resource).into_iter();
+            declaring.map(|rule| rule.name.to_string()).collect()
         });
         owners.managers = share.manager.iter().map(ToString::to_string).collect();
         // The share has it of this node.

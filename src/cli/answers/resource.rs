@@ -211,8 +211,7 @@ impl HeldView {
         let node = &inventory.node(&node.0)?.node;
         let ledger = Ledger::parse(node.ledger.as_deref()).ok()?;
         let recorded = ledger.get(resource)?.quantity.parse::<Quantity>().ok()?;
-        let selecting = inventory.declaring(node);
-        let rule = selecting.into_iter().find(|rule| rule.resource.as_str() == resource)?;
+        let rule = *inventory.declaring_resource(node, resource).first()?;
         let declared = rule.quantity.known_on(node)?;
         let is_held = declared < recorded && recorded <= share.requested;
         let edited = inventory.rules.as_ref().and_then(|rules| rules.edited(&rule.name));

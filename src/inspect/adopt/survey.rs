@@ -150,8 +150,7 @@ fn examine(
             (false, _) => Cause::Orphan(rule),
         });
     }
-    let declaring = snapshot.rules.set.declaring(&entry.node);
-    if let Some(rule) = declaring.iter().find(|rule| rule.resource.as_str() == resource) {
+    if let Some(rule) = snapshot.rules.set.declaring_resource(&entry.node, resource).first() {
         return Err(Cause::Declared(Arc::clone(&rule.name)));
     }
     if let Some(class) = snapshot.classes.get(resource) {

@@ -16,6 +16,7 @@ use super::{NotPlanned, Preview};
 use crate::cluster::node_client::{NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::inspect::lists::Refusal;
+use crate::inspect::timeline::field_owners::owners;
 use crate::model::api::{self, NodeExtendedResource, Reason};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pod::object::PodObject;
@@ -104,11 +105,9 @@ pub(crate) fn present(object: DeserializeGuard<NodeExtendedResource>) -> Cluster
 
 /// Returns when a manager of the spec has last written the object, apart from its status.
 fn last_edit(metadata: &ObjectMeta) -> Option<Timestamp> {
-    let of_spec = metadata.managed_fields.iter().flatten().filter(|entry| {
-        let has_spec = entry.fields_v1.as_ref().is_some_and(|fields| fields.0.get("f:spec").is_some());
-        has_spec && entry.subresource.is_none()
-    });
-    of_spec.filter_map(|entry| entry.time.as_ref().map(|time| time.0)).max()
+    let of_spec =
+        owners(metadata).filter(|owner| owner.field(&["f:spec"]).is_some() && owner.entry().subresource.is_none());
+    of_spec.filter_map(|owner| owner.entry().time.as_ref().map(|time| time.0)).max()
 }
 
 /// Lists and plans the nodes, with their pods if a value must be lowered. `progress` receives the number of planned

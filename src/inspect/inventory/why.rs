@@ -255,9 +255,8 @@ impl OnNode<'_> {
 
     /// Returns what the first rule of a resource declares on the node.
     fn declared(&self, resource: &str) -> Option<Quantity> {
-        let declaring = self.inventory.declaring(&self.entry.node);
-        let first = declaring.into_iter().find(|rule| rule.resource.as_str() == resource)?;
-        first.quantity.known_on(&self.entry.node)
+        let declaring = self.inventory.declaring_resource(&self.entry.node, resource);
+        declaring.first()?.quantity.known_on(&self.entry.node)
     }
 
     /// Returns why a node has none of a resource, or no more: what each rule that declares it does there.
@@ -267,8 +266,7 @@ impl OnNode<'_> {
             let unknown = std::iter::once("who declares it is unknown".to_owned());
             return Declarations { texts: unknown.chain(class).collect(), is_unwritten: false };
         };
-        let mut declaring = self.inventory.declaring(&self.entry.node);
-        declaring.retain(|rule| rule.resource.as_str() == resource);
+        let declaring = self.inventory.declaring_resource(&self.entry.node, resource);
         let mut declarations = if declaring.is_empty() {
             let mismatches = of_resource.rules.iter().take(NAMED).filter_map(|name| {
                 let selection = &rules.get(name)?.selection;

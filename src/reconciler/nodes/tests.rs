@@ -140,3 +140,23 @@ fn nodes_whose_rules_stand_alike_share_their_states() {
     let distinct: HashSet<*const Standings> = states(&nodes);
     assert_eq!((distinct.len(), nodes.counts("dongle").unwrap().of(State::Pending)), (2, 9));
 }
+
+#[test]
+fn states_of_a_rule_are_expected_on_nodes_that_are_not_planned_yet() {
+    let mut nodes = Nodes::default();
+    let rule = json!({"metadata": {"name": "dongle"},
+        "spec": {"resourceName": "example.com/dongle", "quantity": 4, "nodeSelector": {"matchLabels": {"zone": "a"}}}});
+    let rule = Rule::new(&serde_json::from_value(rule).unwrap()).unwrap();
+    assert_eq!(nodes.expected_size(&rule), 0);
+    for number in 0..10 {
+        let labels = json!({"zone": if number < 6 { "a" } else { "b" }});
+        let name: Arc<str> = format!("node-{number}").into();
+        let object = json!({"metadata": {"name": &*name, "uid": &*name, "resourceVersion": "1", "labels": labels}});
+        nodes.observe(Event::Apply(serde_json::from_value(object).unwrap()));
+        if number < 2 {
+            nodes.record(&name, &[("dongle".into(), Standing::Pending)]);
+        }
+    }
+    let sizes = (nodes.tally().size(), nodes.expected_size(&rule));
+    assert_eq!(sizes, (2 * State::Pending.size(), 6 * State::Pending.size()));
+}

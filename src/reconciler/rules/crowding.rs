@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::states::RuleStates;
+use crate::planner::rules::Rule;
 
 /// The time between two lists for rules that did not fit before: rules that come and go must not cause lists.
 const RELIST_INTERVAL: Duration = Duration::from_secs(60);
@@ -17,17 +18,16 @@ const AMPLE_TENTHS: usize = 6;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crowding {
     is_scarce: bool,
-    /// The number of nodes that rules select together.
-    nodes: usize,
+    /// How many bytes the states of rules on nodes take.
+    on_nodes: usize,
     next_relist: Option<Instant>,
 }
 
 impl Crowding {
     /// Returns whether the rules have begun to take nearly all memory that they may.
     pub(super) fn becomes_scarce(&mut self, states: &RuleStates) -> bool {
-        let tenths = |taken: usize, most: usize| taken.saturating_mul(10) / most.max(1);
-        let of_nodes = tenths(self.nodes, states.max_nodes());
-        let tenths = tenths(states.size(), states.max_size()).max(of_nodes);
+        let taken = states.size().max(self.on_nodes);
+        let tenths = taken.saturating_mul(10) / states.max_size().max(1);
         let was_scarce = self.is_scarce;
         self.is_scarce = tenths >= if was_scarce { AMPLE_TENTHS } else { SCARCE_TENTHS };
         self.is_scarce && !was_scarce
@@ -35,21 +35,21 @@ impl Crowding {
 
     /// Returns whether the rules are to be listed again, because some that did not fit would fit by now.
     pub(super) fn take_relist(&mut self, states: &RuleStates, now: Instant) -> bool {
-        let is_due = states.has_room_again(self.nodes) && self.next_relist.is_none_or(|next| next <= now);
+        let is_due = states.has_room_again(self.on_nodes) && self.next_relist.is_none_or(|next| next <= now);
         if is_due {
             self.next_relist = Some(now + RELIST_INTERVAL);
         }
         is_due
     }
 
-    /// Stalls the youngest rules if all together select more nodes than the memory has room for. Returns them.
-    pub(super) fn bound_nodes(
+    /// Stalls the youngest rules if the states of all on nodes take more bytes than they may. Returns them.
+    pub(super) fn bound_states(
         &mut self,
         states: &mut RuleStates,
-        nodes: usize,
-        selected: impl Fn(&str) -> usize,
+        on_nodes: usize,
+        of_rule: impl Fn(&Rule) -> usize,
     ) -> Vec<Arc<str>> {
-        self.nodes = nodes;
-        if nodes <= states.max_nodes() { Vec::new() } else { states.stall_selecting(selected) }
+        self.on_nodes = on_nodes;
+        if on_nodes <= states.max_size() { Vec::new() } else { states.stall_by_states(of_rule) }
     }
 }

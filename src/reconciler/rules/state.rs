@@ -16,9 +16,6 @@ use crate::planner::rules::{InvalidRule, Rule};
 /// in queues.
 const BASE_SIZE: usize = 2 * 1024;
 
-/// What the state of a rule on a node takes, in bytes.
-pub(crate) const STANDING_SIZE: usize = 64;
-
 /// What a rule takes that is not in force.
 const STALLED_SIZE: usize = 1024;
 
@@ -43,12 +40,12 @@ pub(crate) struct RuleState {
 pub(crate) enum Stalled {
     #[error(transparent)]
     Invalid(#[from] InvalidRule),
-    /// With this many bytes and selected nodes, it exceeds what rules may take together.
+    /// With this many bytes, and so many for its states on nodes, it exceeds what rules may take together.
     #[error(
         "the memory for rules is full, and this rule is among the youngest: delete rules, name fewer nodes, or raise \
          --max-rules-memory and the memory limit of the pods"
     )]
-    MemoryFull { size: usize, nodes: usize },
+    MemoryFull { size: usize, on_nodes: usize },
 }
 
 impl Stalled {

@@ -7,7 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::census::Census;
 use super::observed_status::ObservedStatus;
-use super::state::{RuleState, STANDING_SIZE, Stalled};
+use super::state::{RuleState, Stalled};
+use crate::planner::rules::Rule;
 
 /// Rules by name. If they take more than they may, the youngest are stalled; if even that is too much, the youngest are
 /// forgotten.
@@ -129,23 +130,25 @@ impl RuleStates {
         if state.rule.is_ok() { &mut self.size } else { &mut self.stalled_size }
     }
 
-    fn stall(&mut self, name: &Arc<str>, nodes: usize) {
+    fn stall(&mut self, name: &Arc<str>, on_nodes: usize) {
         if let Some(mut state) = self.remove(name) {
-            state.rule = Err(Stalled::MemoryFull { size: state.size(), nodes });
+            state.rule = Err(Stalled::MemoryFull { size: state.size(), on_nodes });
             self.add(Arc::clone(name), state);
         }
     }
 
-    /// Stalls the youngest rules, until those in force select no more nodes than they may together. Returns them.
-    pub(super) fn stall_selecting(&mut self, selected: impl Fn(&str) -> usize) -> Vec<Arc<str>> {
-        let (mut room, mut stalled) = (self.max_nodes(), Vec::new());
+    /// Stalls the youngest rules, until the states on nodes of those in force fit. Returns them. `of_rule` is how many bytes
+    /// those of a rule will take: by what they take in the middle of planning, few would stall at a time.
+    pub(super) fn stall_by_states(&mut self, of_rule: impl Fn(&Rule) -> usize) -> Vec<Arc<str>> {
+        let (mut room, mut stalled) = (self.max_size, Vec::new());
         for (.., name) in self.in_force.clone() {
-            let nodes = selected(&name);
-            match room.checked_sub(nodes) {
+            let rule = self.by_name.get(&name).and_then(|state| state.rule.as_ref().ok());
+            let on_nodes = rule.map_or(0, |rule| of_rule(rule));
+            match room.checked_sub(on_nodes) {
                 Some(left) => room = left,
                 None => {
                     room = 0;
-                    self.stall(&name, nodes);
+                    self.stall(&name, on_nodes);
                     stalled.push(name);
                 }
             }
@@ -170,22 +173,17 @@ impl RuleStates {
         }
     }
 
-    /// Returns whether a rule that does not fit would fit by now, with some room to spare, while rules select `nodes`
-    /// together.
-    pub(super) fn has_room_again(&self, nodes: usize) -> bool {
+    /// Returns whether a rule that does not fit would fit by now, with some room to spare, while the states of rules on
+    /// nodes take this many bytes together.
+    pub(super) fn has_room_again(&self, on_nodes: usize) -> bool {
         let oldest = self.unfit.first().and_then(|(.., name)| self.by_name.get(name));
         let needs = oldest.and_then(|state| match state.rule {
-            Err(Stalled::MemoryFull { size, nodes }) => Some((size, nodes)),
+            Err(Stalled::MemoryFull { size, on_nodes }) => Some((size, on_nodes)),
             _ => None,
         });
-        let Some((more, more_nodes)) = needs.or(self.is_partial.then_some((0, 0))) else { return false };
-        let has_room = |taken: usize, more: usize, most: usize| taken + more + most / ROOM_TO_SPARE <= most;
-        has_room(self.size, more, self.max_size) && has_room(nodes, more_nodes, self.max_nodes())
-    }
-
-    /// Returns how many nodes rules may select together.
-    pub(super) fn max_nodes(&self) -> usize {
-        self.max_size / STANDING_SIZE
+        let Some((more, more_on_nodes)) = needs.or(self.is_partial.then_some((0, 0))) else { return false };
+        let has_room = |taken: usize, more: usize| taken + more + self.max_size / ROOM_TO_SPARE <= self.max_size;
+        has_room(self.size, more) && has_room(on_nodes, more_on_nodes)
     }
 
     pub(super) fn census(&self) -> &Census {

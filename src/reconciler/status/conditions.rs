@@ -9,7 +9,7 @@ use crate::planner::rules::Rule;
 use crate::reconciler::device_classes::Mapping;
 use crate::reconciler::rules::{ObservedStatus, Stalled};
 use crate::reconciler::standing::{Standing, State, TABLE};
-use crate::reconciler::tally::{Counts, MAX_PROBLEMS};
+use crate::reconciler::tally::{Counts, MAX_PROBLEMS, Place};
 use crate::reconciler::words::Contest;
 
 /// A condition without its time and generation.
@@ -93,8 +93,14 @@ pub(super) fn for_deleting(waits_for: &str) -> Vec<ConditionUpdate> {
     ]
 }
 
-/// Returns the conditions of a rule with these nodes.
-pub(super) fn for_valid(rule: &Rule, nodes: &NodeCounts, counts: &Counts, mapping: &Mapping) -> Vec<ConditionUpdate> {
+/// Returns the conditions of a rule with these nodes, the first of which are contested.
+pub(super) fn for_valid(
+    rule: &Rule,
+    nodes: &NodeCounts,
+    counts: &Counts,
+    first_contested: &[Place<'_>],
+    mapping: &Mapping,
+) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(rule, nodes, counts);
     let working = TABLE.iter().any(|row| row.state.is_working() && counts.of(row.state) > 0);
     vec![
@@ -102,7 +108,7 @@ pub(super) fn for_valid(rule: &Rule, nodes: &NodeCounts, counts: &Counts, mappin
         ConditionUpdate::new("Reconciling", working, reason, String::new()),
         ConditionUpdate::new("Stalled", false, reason, String::new()),
         overlapping(counts),
-        contested(counts),
+        contested(first_contested),
         device_class(mapping),
     ]
 }
@@ -166,21 +172,20 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
 }
 
 /// Whether another field manager keeps changing values back.
-fn contested(counts: &Counts) -> ConditionUpdate {
+fn contested(first: &[Place<'_>]) -> ConditionUpdate {
     let kind = "Contested";
-    if counts.of(State::Contested) == 0 {
-        return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
-    }
-    let contested = counts.problems.iter().filter_map(|(node, standing)| match standing {
-        Standing::Planned(Outcome::Contested { lost, manager }) => Some((node, Contest::new(*lost, manager.as_ref()))),
-        _ => None,
-    });
     let (mut nodes, mut advice) = (Vec::new(), Vec::new());
-    for (node, contest) in contested.take(MAX_PROBLEMS) {
-        nodes.push(contest.of_rule(node));
-        if !advice.contains(&contest.advice) {
-            advice.push(contest.advice);
+    for Place { node, standing } in first {
+        if let Standing::Planned(Outcome::Contested { lost, manager }) = standing {
+            let contest = Contest::new(*lost, manager.as_ref());
+            nodes.push(contest.of_rule(node));
+            if !advice.contains(&contest.advice) {
+                advice.push(contest.advice);
+            }
         }
+    }
+    if nodes.is_empty() {
+        return ConditionUpdate::new(kind, false, Reason::NotContested, String::new());
     }
     let message = format!("{}; {}", nodes.join(", "), advice.join("; "));
     ConditionUpdate::new(kind, true, Reason::Contested, message)

@@ -29,6 +29,17 @@ fn nodes(states: &[(State, usize)]) -> Counts {
     Counts::for_test(states)
 }
 
+/// The status of a rule with these nodes, none of which is named.
+fn status(
+    state: &RuleState,
+    counts: Option<&Counts>,
+    used: Used,
+    mapping: &Mapping,
+    now: Timestamp,
+) -> NodeExtendedResourceStatus {
+    super::status(state, &Coverage { counts, ..Coverage::default() }, used, mapping, now)
+}
+
 fn everywhere() -> RuleState {
     state(json!({"allNodes": true}))
 }
@@ -171,14 +182,14 @@ fn condition_transition_time_follows_its_status() {
 }
 
 #[test]
-fn status_lists_the_first_ten_problems() {
+fn problem_names_its_node_reason_and_message() {
+    let counts = nodes(&[(State::Failed, 20)]);
     let failed = Standing::Failed("no".into());
-    let problems = (0..20).map(|number| (format!("node-{number:02}").into(), failed.clone()));
-    let counts = Counts { problems: problems.collect(), ..nodes(&[(State::Failed, 20)]) };
-    let status = status(&everywhere(), Some(&counts), Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
-    let names: Vec<_> = status.problems.iter().map(|problem| problem.node.as_str()).collect();
-    assert_eq!((names.len(), names[0], names[9]), (10, "node-00", "node-09"));
-    assert_eq!(status.problems[0].reason, "PatchFailed");
+    let problems = vec![Place { node: "node-00", standing: &failed }];
+    let coverage = Coverage { counts: Some(&counts), problems, contested: Vec::new() };
+    let status = super::status(&everywhere(), &coverage, Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
+    let problem = &status.problems[0];
+    assert_eq!([&problem.node, &problem.reason, &problem.message], ["node-00", "PatchFailed", "no"]);
 }
 
 /// The API server rejects a status with a longer one.
@@ -186,10 +197,11 @@ fn status_lists_the_first_ten_problems() {
 fn message_is_cut_at_a_character_boundary() {
     let message = "é".repeat(MAX_MESSAGE + 1);
     let failed = Standing::Failed(message.as_str().into());
-    let problems = [("node-1".into(), failed)].into();
-    let counts = Counts { problems, ..nodes(&[(State::Failed, 1)]) };
+    let counts = nodes(&[(State::Failed, 1)]);
+    let problems = vec![Place { node: "node-1", standing: &failed }];
+    let coverage = Coverage { counts: Some(&counts), problems, contested: Vec::new() };
     let mapping = Mapping::Unknown(message);
-    let status = status(&everywhere(), Some(&counts), Used::Unknown, &mapping, Timestamp::UNIX_EPOCH);
+    let status = super::status(&everywhere(), &coverage, Used::Unknown, &mapping, Timestamp::UNIX_EPOCH);
     assert_eq!(status.problems[0].message.chars().count(), MAX_MESSAGE);
     let longest = status.conditions.iter().map(|said| said.message.chars().count()).max();
     assert_eq!(longest, Some(MAX_MESSAGE));

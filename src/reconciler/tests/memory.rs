@@ -145,3 +145,28 @@ fn youngest_of_rules_that_select_too_many_nodes_are_stalled() {
     assert_eq!(ready[..4], ["True Advertised"; 4]);
     assert_eq!(ready[4..], ["False MemoryFull"; 2]);
 }
+
+/// Ten thousand rules of all nodes take a gigabyte with one batch of nodes.
+#[test]
+fn planning_pauses_after_many_new_states_of_rules() {
+    let mut world = World::leading(256, &[]);
+    (0..400).for_each(|number| world.set_rule(&format!("rule-{number}"), json!({"paused": true})));
+    let (fleet, known) = world.reconciler.lend(world.now);
+    let planned = fleet.plan(256, known);
+    assert!((40..100).contains(&planned), "{planned}");
+    world.run();
+    assert_eq!(world.reconciler.nodes().counts("rule-399").unwrap().selected(), 256, "it goes on");
+}
+
+#[test]
+fn states_of_rules_take_no_more_than_they_may_while_rules_stall() {
+    let mut world = World::leading(256, &[]);
+    let options = Options { max_rules_memory: 1 << 20, ..world.reconciler.options.clone() };
+    world.reconciler = Reconciler::new(Candidate::for_test("pod-1"), options);
+    world.watching = false;
+    (0..400).for_each(|number| world.set_rule(&format!("rule-{number}"), json!({"paused": true})));
+    world.start();
+    world.run_until_idle();
+    let taken = world.reconciler.nodes().tally().size();
+    assert_eq!((taken, world.most_states), (1 << 20, 1 << 20));
+}

@@ -71,6 +71,8 @@ pub(super) struct World {
     pub(super) admission: fn(&mut Value),
     /// How many times the nodes were listed again for what rules read from them.
     pub(super) relists: usize,
+    /// How many bytes the states of rules on nodes have taken at most.
+    pub(super) most_states: usize,
     diagnostics: Diagnostics,
 }
 
@@ -116,6 +118,7 @@ impl World {
             self_tests: Vec::new(),
             admission: |_| {},
             relists: 0,
+            most_states: 0,
             diagnostics: Diagnostics::for_test(),
         }
     }
@@ -260,6 +263,7 @@ impl World {
     pub(super) fn run(&mut self) -> Option<Instant> {
         for _ in 0..10_000 {
             let step = self.reconciler.next(self.now);
+            self.most_states = self.most_states.max(self.reconciler.nodes().tally().size());
             self.report();
             assert_eq!(self.reconciler.missed_wake(&step, self.now), None, "it wakes too late");
             let wake = step.wake.filter(|wake| *wake > self.now.instant);

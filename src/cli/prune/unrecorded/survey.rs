@@ -149,10 +149,9 @@ fn judge<'s>(snapshot: &Snapshot, found: &'s Found, resource: &str, is_used: boo
 fn declared(rules: &Rules, node: &Node, resource: &str) -> Option<Stays> {
     let mut invalid = rules.all.iter().filter(|entry| entry.rule.is_err());
     let may_declare = invalid.find(|entry| entry.resource.as_deref().is_none_or(|name| name == resource));
-    let declaring = rules.set.declaring(node);
-    let declaring = declaring.iter().find(|rule| rule.resource.as_str() == resource);
-    let declaring = declaring.map(|rule| Stays::Declared(Arc::clone(&rule.name)));
-    declaring.or_else(|| may_declare.map(|entry| Stays::Invalid(Arc::clone(&entry.name))))
+    let declaring = rules.set.declaring_resource(node, resource);
+    let declared = declaring.first().map(|rule| Stays::Declared(Arc::clone(&rule.name)));
+    declared.or_else(|| may_declare.map(|entry| Stays::Invalid(Arc::clone(&entry.name))))
 }
 
 /// Returns the program that keeps a value, if the node names it.
