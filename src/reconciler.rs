@@ -74,6 +74,7 @@ use protection::Protection;
 use report::{Report, Reporter};
 use rules::{Enqueue, RuleObject, Rules, Seen};
 use statuses::{NewStatus, Statuses, View};
+use tally::Counts;
 use usage::{Usage, Woken};
 use watches::Watches;
 
@@ -246,7 +247,7 @@ impl Reconciler {
         self.report_happenings(now);
         // Stalls the youngest rules if the states of all rules on all nodes take too much memory.
         let nodes = self.fleet.nodes();
-        let of_rule = |rule: &Rule| nodes.expected_size(rule);
+        let of_rule = |rule: &str| nodes.counts(rule).map_or(0, Counts::size);
         let touched = self.rules.bound_states(nodes.tally().size(), of_rule);
         if !touched.is_empty() {
             self.fleet.forget_states(&touched);
@@ -545,6 +546,7 @@ impl Reconciler {
             self.report.note(self.statuses.take_happenings());
             if std::mem::take(&mut self.gauges_changed) {
                 self.report.note([Happening::Gauges(Some(self.statuses.gauges(view)))]);
+                self.report.memory(&mut self.rules);
             }
         }
     }

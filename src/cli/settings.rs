@@ -74,7 +74,8 @@ pub(super) struct Args {
     /// With false, the controller removes the condition from nodes that have it.
     #[arg(long, env = "NRA_NODE_CONDITION", default_value = "false")]
     pub(super) node_condition: String,
-    /// Memory that rules may take, 1Mi to 1Ti; the youngest of those that do not fit are stalled, and keep their values
+    /// Memory that rules may take, and their states on nodes as much, 1Mi to 1Ti; the youngest of those that do not fit are
+    /// stalled, and keep their values
     /// [default: a quarter of the memory limit of the container, or 256Mi without one]
     #[arg(long, env = "NRA_MAX_RULES_MEMORY", value_name = "QUANTITY")]
     pub(super) max_rules_memory: Option<String>,

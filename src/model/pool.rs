@@ -43,6 +43,15 @@ impl<T: ?Sized + Eq + Hash> Pool<T> {
         self.interned.insert(Arc::clone(&interned));
         interned
     }
+
+    /// Gives back a value that [`Self::intern`] has returned. It is dropped at once if it was the last: large values must
+    /// not wait until there are thousands of them.
+    pub(crate) fn release(&mut self, value: Arc<T>) {
+        // This one, and that of the pool.
+        if Arc::strong_count(&value) == 2 {
+            self.interned.remove(&*value);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -58,5 +67,15 @@ mod tests {
         assert!(pool.interned.len() <= 2048, "{}", pool.interned.len());
         let kept = pool.intern("kept");
         assert!(Arc::ptr_eq(&kept, &pool.intern("kept")));
+    }
+
+    #[test]
+    fn pool_drops_the_last_of_a_value_that_is_released() {
+        let mut pool = Pool::<str>::default();
+        let (one, other) = (pool.intern("a"), pool.intern("a"));
+        pool.release(one);
+        assert_eq!(pool.interned.len(), 1);
+        pool.release(other);
+        assert_eq!(pool.interned.len(), 0);
     }
 }

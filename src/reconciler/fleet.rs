@@ -28,8 +28,8 @@ use crate::planner::input::Lost;
 use crate::planner::{Action, Change, Memo};
 use crate::response::reply::Reply;
 
-/// After how many bytes of new states of rules on nodes planning pauses, so that all that they take is checked.
-const MAX_NEW_STATES: usize = 2 * 1024 * 1024;
+/// The part of what states of rules may take after which planning pauses, so that all that they take is checked.
+const NEW_STATES_SHARE: usize = 16;
 
 /// What decisions depend on besides nodes.
 #[derive(Clone, Copy)]
@@ -181,9 +181,9 @@ impl Fleet {
     /// Plans so many nodes at most, fewer if many rules select them, and returns how many. Each goes where it must go
     /// next.
     pub(super) fn plan(&mut self, most: usize, known: Known<'_>) -> usize {
-        let (mut planned, before) = (0, self.nodes.tally().size());
+        let (mut planned, pause_at) = (0, self.pause_at(known));
         while planned < most
-            && self.nodes.tally().size() < before + MAX_NEW_STATES
+            && self.nodes.tally().size() < pause_at
             && let Some(name) = self.schedule.next_unplanned()
         {
             planned += 1;
@@ -194,16 +194,22 @@ impl Fleet {
         planned
     }
 
-    /// Plans so many nodes in flight at most, for the states of their rules. Returns how many.
+    /// Plans so many nodes in flight at most, likewise, for the states of their rules. Returns how many.
     pub(super) fn plan_in_flight(&mut self, most: usize, known: Known<'_>) -> usize {
-        let mut planned = 0;
+        let (mut planned, pause_at) = (0, self.pause_at(known));
         while planned < most
+            && self.nodes.tally().size() < pause_at
             && let Some(name) = self.schedule.next_in_flight()
         {
             planned += 1;
             self.decide(&name, known);
         }
         planned
+    }
+
+    /// Returns at what size of all states planning pauses.
+    fn pause_at(&self, known: Known<'_>) -> usize {
+        self.nodes.tally().size() + known.rules.states().max_size() / NEW_STATES_SHARE
     }
 
     /// Returns the next patch for which there is a slot. Each node is planned once more when it is its turn: nothing that

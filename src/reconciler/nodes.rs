@@ -17,14 +17,14 @@ use tokio::time::Instant;
 
 use super::protection::Start;
 use super::rules::NamedRules;
-use super::standing::{Standing, State};
+use super::standing::State;
 use super::tally::{Counts, Coverage, MAX_PROBLEMS, Place, Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pool::Pool;
 use crate::planner::Leaving;
-use crate::planner::rules::Rule;
+use crate::planner::declared::{Declared, OnNode};
 pub(super) use failure::Attempt;
 pub(crate) use failure::Cause;
 use map::NodeMap;
@@ -235,20 +235,26 @@ impl Nodes {
             self.rules_in_ledgers = None;
             self.leaving -= state.leaving.len();
             self.tally.update(name, &state.standings, &[]);
+            self.standings.release(state.standings);
         }
     }
 
     /// Replaces the states of rules on a node, and counts them. Returns the new problems.
     pub(super) fn record(&mut self, name: &Arc<str>, standings: &Standings) -> Vec<usize> {
-        let Some(state) = self.by_name.get_mut(name).filter(|state| *state.standings != *standings) else {
-            return Vec::new();
-        };
-        self.tally.update(name, &state.standings, standings);
-        let before = std::mem::replace(&mut state.standings, self.standings.intern(standings));
-        let standings = state.standings.iter().enumerate();
+        let Some(before) = self.replace_standings(name, standings) else { return Vec::new() };
+        let standings = standings.iter().enumerate();
         let problems = standings.filter(|(_, (_, standing))| standing.state().is_problem());
         let is_new = |(place, now): &(usize, &_)| before.get(*place) != Some(*now) && !before.contains(now);
-        problems.filter(is_new).map(|(place, _)| place).collect()
+        let new = problems.filter(is_new).map(|(place, _)| place).collect();
+        self.standings.release(before);
+        new
+    }
+
+    /// Replaces and counts the states of rules on a node. Returns those before; `None` if they are the same.
+    fn replace_standings(&mut self, name: &Arc<str>, standings: &Standings) -> Option<Arc<Standings>> {
+        let state = self.by_name.get_mut(name).filter(|state| *state.standings != *standings)?;
+        self.tally.update(name, &state.standings, standings);
+        Some(std::mem::replace(&mut state.standings, self.standings.intern(standings)))
     }
 
     /// Replaces the values of a node that no rule declares and that leave when they are unused. Returns those that pods
@@ -285,11 +291,16 @@ impl Nodes {
     /// Forgets the states of these rules on all nodes.
     pub(super) fn forget_states(&mut self, rules: &[Arc<str>]) {
         let rules: HashSet<_> = rules.iter().collect();
-        let names: Vec<_> = self.by_name.iter().map(|(name, _)| Arc::clone(name)).collect();
+        let is_selected = |state: &NodeState| state.standings.iter().any(|(rule, _)| rules.contains(rule));
+        let selected = self.by_name.iter().filter(|(_, state)| is_selected(state));
+        let names: Vec<_> = selected.map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
             let standings = self.by_name.get(&name).map(|state| Arc::clone(&state.standings)).unwrap_or_default();
             let kept: Vec<_> = standings.iter().filter(|(rule, _)| !rules.contains(rule)).cloned().collect();
-            self.record(&name, &kept);
+            drop(standings);
+            if let Some(before) = self.replace_standings(&name, &kept) {
+                self.standings.release(before);
+            }
         }
     }
 
@@ -374,29 +385,28 @@ impl Nodes {
         self.tally.counts(rule)
     }
 
-    /// Returns about how many bytes the states of a rule take once all nodes are planned, by those that are.
-    pub(super) fn expected_size(&self, rule: &Rule) -> usize {
-        let Some(counts) = self.counts(&rule.name) else { return 0 };
-        let selected = self.by_name.iter().filter(|(_, state)| rule.selection.selects(&state.node)).count();
-        counts.size() / counts.selected().max(1) * selected.max(counts.selected())
-    }
-
-    /// Returns a rule on the nodes that it selects, with details of the first problems.
-    pub(super) fn coverage(&self, rule: &str) -> Coverage<'_> {
+    /// Returns a rule on the nodes that it selects, with details of the first problems. `declared` is its quantity.
+    pub(super) fn coverage(&self, rule: &str, declared: Option<&Declared>) -> Coverage<'_> {
         let counts = self.counts(rule);
         let first = |is_meant: fn(State) -> bool| {
             let problems = counts.into_iter().flat_map(|counts| &counts.problems);
-            let meant = problems.filter(|(_, state)| is_meant(**state)).take(MAX_PROBLEMS);
-            meant.filter_map(|(node, _)| Some(Place { node, standing: self.standing(rule, node)? })).collect()
+            let meant = problems.filter(|(_, problem)| is_meant(problem.state)).take(MAX_PROBLEMS);
+            meant.filter_map(|(node, problem)| self.place(rule, declared, node, problem.place)).collect()
         };
         let is_contested = counts.is_some_and(|counts| counts.of(State::Contested) > 0);
         let contested = if is_contested { first(|state| state == State::Contested) } else { Vec::new() };
-        Coverage { counts, problems: first(State::is_problem), contested }
+        Coverage { counts, problems: first(|_| true), contested }
     }
 
-    fn standing(&self, rule: &str, node: &str) -> Option<&Standing> {
-        let standings = &self.by_name.get(node)?.standings;
-        standings.iter().find(|(name, _)| **name == *rule).map(|(_, standing)| standing)
+    fn place<'a>(&'a self, rule: &str, declared: Option<&Declared>, node: &'a str, place: u32) -> Option<Place<'a>> {
+        let state = self.by_name.get(node)?;
+        let (name, standing) = state.standings.get(usize::try_from(place).ok()?)?;
+        let unknown = match declared.map(|declared| declared.on(&state.node)) {
+            Some(OnNode::Unknown(why)) => why,
+            // Another quantity may have come, for which the node is still to be planned.
+            _ => Arc::default(),
+        };
+        (**name == *rule).then_some(Place { node, standing, unknown })
     }
 }
 

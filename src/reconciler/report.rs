@@ -258,8 +258,8 @@ impl Report {
 
     /// Reports how much memory the rules take of what they may.
     pub(super) fn memory(&mut self, rules: &mut Rules) {
-        let states = rules.states();
-        let (number, unfit, size, limit) = (states.len(), states.unfit(), states.size(), states.max_size());
+        let (states, size) = (rules.states(), rules.size());
+        let (number, unfit, limit) = (states.len(), states.unfit(), states.max_size());
         self.happenings.push(Happening::Memory { size, limit });
         if rules.becomes_scarce() {
             self.happenings.push(Happening::MemoryScarce { rules: number, unfit, size, limit });

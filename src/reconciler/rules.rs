@@ -316,6 +316,7 @@ impl Rules {
     pub(super) fn stand_by(&mut self) {
         self.evidence = Evidence::Unneeded;
         self.hold.stand_by();
+        self.crowding.stand_by();
         self.compile_again_if(true);
     }
 
@@ -357,9 +358,14 @@ impl Rules {
         self.crowding.becomes_scarce(&self.by_name)
     }
 
-    /// Stalls the youngest rules if the states of all on nodes take more bytes than they may. Returns them. `of_rule` is
-    /// how many those of a rule will take.
-    pub(super) fn bound_states(&mut self, on_nodes: usize, of_rule: impl Fn(&Rule) -> usize) -> Vec<Arc<str>> {
+    /// Returns how many bytes the rules take, or their states on nodes, whatever is more.
+    pub(super) fn size(&self) -> usize {
+        self.crowding.size(&self.by_name)
+    }
+
+    /// Stalls the youngest rules if the states of all on nodes, so many bytes for each rule, take more than they may.
+    /// Returns them.
+    pub(super) fn bound_states(&mut self, on_nodes: usize, of_rule: impl Fn(&str) -> usize) -> Vec<Arc<str>> {
         let stalled = self.crowding.bound_states(&mut self.by_name, on_nodes, of_rule);
         // Nodes are still to be planned without rules that have just been stalled.
         self.compile_again_if(!stalled.is_empty());

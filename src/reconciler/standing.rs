@@ -1,6 +1,7 @@
 //! The state of a rule on a node that it selects: one table of states, from which counts, metrics, conditions, problems
 //! and the documentation derive.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use super::words;
@@ -98,16 +99,6 @@ impl State {
         matches!(self, Self::Pending | Self::Stopped | Self::Failed | Self::Held)
     }
 
-    /// Returns about how many bytes it takes. Most nodes share the states that are no problem; a problem is listed too, and
-    /// a quantity that cannot be read has a text of its own on each node.
-    pub(super) fn size(self) -> usize {
-        match self {
-            Self::QuantityUnknown => 256,
-            state if state.is_problem() => 128,
-            _ => 64,
-        }
-    }
-
     /// Returns its row of the table.
     pub(super) fn info(self) -> StateInfo {
         TABLE[self as usize]
@@ -125,7 +116,10 @@ pub(crate) enum Standing {
     Stopped,
     /// Advertised with this quantity, which was read from the node.
     Derived { at: Quantity },
-    /// The plan decides, and nothing is to be changed.
+    /// The quantity cannot be read from the node. Whoever writes rules chooses for how many nodes that is so: why is read
+    /// again where it is reported, and only a hash of it is kept.
+    QuantityUnknown { at: Option<Quantity>, why: u64 },
+    /// The plan decides otherwise, and nothing is to be changed.
     Planned(Outcome),
 }
 
@@ -137,6 +131,7 @@ impl Standing {
             Outcome::Advertised | Outcome::Held { .. } if changing => Self::working(failure),
             Outcome::AwaitingPods { pods_error: None } | Outcome::Moving { .. } => Self::working(failure),
             Outcome::QuantityUnknown { .. } if changing => Self::working(failure),
+            Outcome::QuantityUnknown { at, why } => Self::QuantityUnknown { at, why: hash(&why) },
             outcome => Self::Planned(outcome),
         }
     }
@@ -151,14 +146,16 @@ impl Standing {
             Self::Failed(_) => State::Failed,
             Self::Stopped => State::Stopped,
             Self::Derived { .. } => State::Advertised,
+            Self::QuantityUnknown { .. } => State::QuantityUnknown,
             Self::Planned(outcome) => State::of(outcome),
         }
     }
 
-    /// Returns the message for `status.problems`.
-    pub(super) fn message(&self) -> String {
+    /// Returns the message for `status.problems`. `unknown` is why the quantity cannot be read from the node.
+    pub(super) fn message(&self, unknown: &str) -> String {
         match self {
             Self::Failed(message) => message.to_string(),
+            Self::QuantityUnknown { at, .. } => words::unknown_quantity(*at, unknown),
             Self::Planned(outcome) => words::problem(outcome),
             Self::Pending | Self::Stopped | Self::Derived { .. } => String::new(),
         }
@@ -169,14 +166,18 @@ impl Standing {
         match self {
             Self::Planned(Outcome::Advertised) => Carries::Declared,
             Self::Derived { at }
-            | Self::Planned(
-                Outcome::Held { at, .. }
-                | Outcome::Paused { at: Some(at) }
-                | Outcome::QuantityUnknown { at: Some(at), .. },
-            ) => Carries::Quantity(*at),
+            | Self::QuantityUnknown { at: Some(at), .. }
+            | Self::Planned(Outcome::Held { at, .. } | Outcome::Paused { at: Some(at) }) => Carries::Quantity(*at),
             _ => Carries::Nothing,
         }
     }
+}
+
+/// Returns the same for equal texts, in every process.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The quantity of a resource that a node has for a rule.

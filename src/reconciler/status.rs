@@ -98,7 +98,7 @@ fn problem(at: &Place<'_>) -> NodeProblem {
     NodeProblem {
         node: at.node.to_owned(),
         reason: at.standing.state().info().reason.to_string(),
-        message: conditions::shortened(at.standing.message()),
+        message: conditions::shortened(at.standing.message(&at.unknown)),
     }
 }
 

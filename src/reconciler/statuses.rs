@@ -111,7 +111,8 @@ impl Statuses {
         let now = view.now;
         let state = view.rules.with_status(name)?;
         let mapping = self.classes.mapping(state.resource().unwrap_or_default());
-        let coverage = view.fleet.nodes().coverage(name);
+        let declared = state.rule.as_ref().ok().map(|rule| &rule.quantity);
+        let coverage = view.fleet.nodes().coverage(name, declared);
         let status = status(state, &coverage, view.used(name), &mapping, now.wall);
         let observed = ObservedStatus::new(&status);
         match &state.status {

@@ -8,6 +8,9 @@ use super::standing::{Carries, STATES, Standing, State, TABLE};
 use crate::model::quantity::Quantity;
 use crate::planner::Outcome;
 
+/// About how many bytes the state of a rule on a node takes, with its place among the problems. Most nodes share theirs.
+const STANDING_SIZE: usize = 128;
+
 /// The maximum number of nodes in `problems`.
 pub(super) const MAX_PROBLEMS: usize = 10;
 
@@ -28,8 +31,8 @@ pub(super) struct Counts {
     pub(super) tied: usize,
     /// The rules that decide instead, each with its number of nodes.
     pub(super) overridden_by: BTreeMap<Arc<str>, usize>,
-    /// The state of the rule on each node with a problem. Its details are with the node.
-    pub(super) problems: BTreeMap<Arc<str>, State>,
+    /// Each node with a problem.
+    pub(super) problems: BTreeMap<Arc<str>, Problem>,
     /// The sum of the quantities on nodes that do not have the rule's one quantity.
     pub(super) carried: Quantity,
 }
@@ -46,18 +49,24 @@ pub(super) struct Coverage<'a> {
 }
 
 /// A rule on one node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Place<'a> {
     pub(super) node: &'a str,
     pub(super) standing: &'a Standing,
+    /// Why the quantity cannot be read from the node, if it cannot.
+    pub(super) unknown: Arc<str>,
+}
+
+/// A problem of a rule on a node, whose details are with the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) state: State,
+    /// The place of the rule among those that select the node.
+    pub(super) place: u32,
 }
 
 /// The rules that select a node, each with its state there.
 pub(super) type Standings = [(Arc<str>, Standing)];
-
-fn size(by_state: &[usize; STATES]) -> usize {
-    TABLE.iter().zip(by_state).map(|(row, number)| row.state.size().saturating_mul(*number)).sum()
-}
 
 impl Counts {
     /// Returns the number of nodes in a state.
@@ -71,7 +80,7 @@ impl Counts {
 
     /// Returns about how many bytes the states of the rule on its nodes take.
     pub(super) fn size(&self) -> usize {
-        size(&self.by_state)
+        self.selected() * STANDING_SIZE
     }
 
     /// Returns the total quantity on the nodes of a rule. `quantity` is `None` if it is read from each node.
@@ -90,7 +99,7 @@ impl Counts {
         counts
     }
 
-    pub(super) fn add(&mut self, node: &Arc<str>, standing: &Standing) {
+    pub(super) fn add(&mut self, node: &Arc<str>, place: usize, standing: &Standing) {
         let state = standing.state();
         self.by_state[state as usize] += 1;
         if let Standing::Planned(Outcome::Overridden { by, tied }) = standing {
@@ -101,7 +110,8 @@ impl Counts {
             self.carried = self.carried.saturating_add(at);
         }
         if state.is_problem() {
-            self.problems.insert(Arc::clone(node), state);
+            let place = u32::try_from(place).unwrap_or(u32::MAX);
+            self.problems.insert(Arc::clone(node), Problem { state, place });
         }
     }
 
@@ -127,7 +137,7 @@ impl Counts {
 impl Tally {
     /// Moves a node from its old states to its new ones.
     pub(super) fn update(&mut self, node: &Arc<str>, old: &Standings, new: &Standings) {
-        for (rule, standing) in differing(old, new) {
+        for (_, (rule, standing)) in differing(old, new) {
             if let Some(counts) = self.rules.get_mut(rule) {
                 counts.subtract(node, standing);
                 if counts.selected() == 0 {
@@ -138,8 +148,8 @@ impl Tally {
             *total = total.saturating_sub(1);
             self.changed.insert(Arc::clone(rule));
         }
-        for (rule, standing) in differing(new, old) {
-            self.rules.entry(Arc::clone(rule)).or_default().add(node, standing);
+        for (place, (rule, standing)) in differing(new, old) {
+            self.rules.entry(Arc::clone(rule)).or_default().add(node, place, standing);
             self.totals[standing.state() as usize] += 1;
             self.changed.insert(Arc::clone(rule));
         }
@@ -152,7 +162,7 @@ impl Tally {
 
     /// Returns about how many bytes the states of all rules on all nodes take.
     pub(super) fn size(&self) -> usize {
-        size(&self.totals)
+        self.totals.iter().sum::<usize>() * STANDING_SIZE
     }
 
     /// Returns the number of nodes in each state, by name, over all rules.
@@ -166,10 +176,12 @@ impl Tally {
     }
 }
 
-/// Returns the states that others do not have in the same place.
-fn differing<'a>(states: &'a Standings, others: &'a Standings) -> impl Iterator<Item = &'a (Arc<str>, Standing)> {
-    let differing = states.iter().enumerate().filter(|(place, one)| others.get(*place) != Some(*one));
-    differing.map(|(_, one)| one)
+/// Returns the states that others do not have in the same place, each with its place.
+fn differing<'a>(
+    states: &'a Standings,
+    others: &'a Standings,
+) -> impl Iterator<Item = (usize, &'a (Arc<str>, Standing))> {
+    states.iter().enumerate().filter(|(place, one)| others.get(*place) != Some(*one))
 }
 
 #[cfg(test)]
@@ -193,7 +205,7 @@ mod tests {
         let counts = tally.counts("dongle").unwrap();
         let states = [State::Advertised, State::Pending, State::Conflicted];
         assert_eq!(states.map(|state| counts.of(state)), [1, 0, 1]);
-        assert_eq!(counts.problems.get("b"), Some(&State::Conflicted));
+        assert_eq!(counts.problems.get("b"), Some(&Problem { state: State::Conflicted, place: 0 }));
         let totals: Vec<_> = tally.totals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(totals, [("conflicted", 1), ("advertised", 1)]);
 

@@ -77,6 +77,11 @@ pub(super) fn conflict_advice(manager: Option<&FieldManager>) -> &'static str {
     }
 }
 
+/// Returns the message of `problems` where the quantity cannot be read from the node.
+pub(super) fn unknown_quantity(at: Option<Quantity>, why: &str) -> String {
+    at.map_or_else(|| format!("not advertised: {why}"), |at| format!("stays at {at}: {why}"))
+}
+
 /// Returns the message of `problems` for an outcome that is a problem; else an empty one.
 pub(super) fn problem(outcome: &Outcome) -> String {
     let stays = |at: &Quantity, why: &str| format!("stays at {at}: {why}");
@@ -100,8 +105,7 @@ pub(super) fn problem(outcome: &Outcome) -> String {
         Outcome::Held { at, pods_error: None } => format!("at {at}, which pods on the node request"),
         Outcome::Paused { at: Some(at) } => format!("stays at {at} while the rule is paused"),
         Outcome::Paused { at: None } => "not advertised while the rule is paused".to_owned(),
-        Outcome::QuantityUnknown { at: Some(at), why } => stays(at, why),
-        Outcome::QuantityUnknown { at: None, why } => format!("not advertised: {why}"),
+        Outcome::QuantityUnknown { at, why } => unknown_quantity(*at, why),
         Outcome::AwaitingPods { pods_error: None }
         | Outcome::Moving { .. }
         | Outcome::Overridden { .. }

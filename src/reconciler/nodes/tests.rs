@@ -141,22 +141,22 @@ fn nodes_whose_rules_stand_alike_share_their_states() {
     assert_eq!((distinct.len(), nodes.counts("dongle").unwrap().of(State::Pending)), (2, 9));
 }
 
+/// Whoever edits a rule again and again must not fill the memory with what nodes no longer have.
 #[test]
-fn states_of_a_rule_are_expected_on_nodes_that_are_not_planned_yet() {
+fn states_that_no_node_has_any_longer_are_dropped_at_once() {
     let mut nodes = Nodes::default();
-    let rule = json!({"metadata": {"name": "dongle"},
-        "spec": {"resourceName": "example.com/dongle", "quantity": 4, "nodeSelector": {"matchLabels": {"zone": "a"}}}});
-    let rule = Rule::new(&serde_json::from_value(rule).unwrap()).unwrap();
-    assert_eq!(nodes.expected_size(&rule), 0);
-    for number in 0..10 {
-        let labels = json!({"zone": if number < 6 { "a" } else { "b" }});
-        let name: Arc<str> = format!("node-{number}").into();
-        let object = json!({"metadata": {"name": &*name, "uid": &*name, "resourceVersion": "1", "labels": labels}});
-        nodes.observe(Event::Apply(serde_json::from_value(object).unwrap()));
-        if number < 2 {
-            nodes.record(&name, &[("dongle".into(), Standing::Pending)]);
-        }
+    nodes.observe(Event::Apply(api_node("node-1", 1, 4)));
+    let name: Arc<str> = nodes.by_name.iter().map(|(name, _)| Arc::clone(name)).next().unwrap();
+    let record = |nodes: &mut Nodes, standing| {
+        nodes.record(&name, &[("dongle".into(), standing)]);
+        Arc::downgrade(&nodes.get(&name).unwrap().standings)
+    };
+    let first = record(&mut nodes, Standing::Pending);
+    let second = record(&mut nodes, Standing::Stopped);
+    nodes.forget_states(&["dongle".into()]);
+    let third = record(&mut nodes, Standing::Pending);
+    nodes.observe(Event::Delete(api_node("node-1", 2, 4)));
+    for dropped in [first, second, third] {
+        assert!(dropped.upgrade().is_none());
     }
-    let sizes = (nodes.tally().size(), nodes.expected_size(&rule));
-    assert_eq!(sizes, (2 * State::Pending.size(), 6 * State::Pending.size()));
 }

@@ -42,7 +42,7 @@ pub(crate) enum Stalled {
     Invalid(#[from] InvalidRule),
     /// With this many bytes, and so many for its states on nodes, it exceeds what rules may take together.
     #[error(
-        "the memory for rules is full, and this rule is among the youngest: delete rules, name fewer nodes, or raise \
+        "the memory for rules is full, and this rule is among the youngest: delete rules, select fewer nodes, or raise \
          --max-rules-memory and the memory limit of the pods"
     )]
     MemoryFull { size: usize, on_nodes: usize },

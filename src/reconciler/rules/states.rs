@@ -8,7 +8,6 @@ use k8s_openapi::jiff::Timestamp;
 use super::census::Census;
 use super::observed_status::ObservedStatus;
 use super::state::{RuleState, Stalled};
-use crate::planner::rules::Rule;
 
 /// Rules by name. If they take more than they may, the youngest are stalled; if even that is too much, the youngest are
 /// forgotten.
@@ -137,13 +136,12 @@ impl RuleStates {
         }
     }
 
-    /// Stalls the youngest rules, until the states on nodes of those in force fit. Returns them. `of_rule` is how many bytes
-    /// those of a rule will take: by what they take in the middle of planning, few would stall at a time.
-    pub(super) fn stall_by_states(&mut self, of_rule: impl Fn(&Rule) -> usize) -> Vec<Arc<str>> {
+    /// Stalls the youngest rules, until the states of those in force on nodes fit: so many bytes for each rule. Returns
+    /// them.
+    pub(super) fn stall_by_states(&mut self, of_rule: impl Fn(&str) -> usize) -> Vec<Arc<str>> {
         let (mut room, mut stalled) = (self.max_size, Vec::new());
         for (.., name) in self.in_force.clone() {
-            let rule = self.by_name.get(&name).and_then(|state| state.rule.as_ref().ok());
-            let on_nodes = rule.map_or(0, |rule| of_rule(rule));
+            let on_nodes = of_rule(&name);
             match room.checked_sub(on_nodes) {
                 Some(left) => room = left,
                 None => {

@@ -175,7 +175,7 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
 fn contested(first: &[Place<'_>]) -> ConditionUpdate {
     let kind = "Contested";
     let (mut nodes, mut advice) = (Vec::new(), Vec::new());
-    for Place { node, standing } in first {
+    for Place { node, standing, .. } in first {
         if let Standing::Planned(Outcome::Contested { lost, manager }) = standing {
             let contest = Contest::new(*lost, manager.as_ref());
             nodes.push(contest.of_rule(node));

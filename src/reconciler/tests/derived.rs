@@ -75,6 +75,10 @@ fn derived_quantity_that_becomes_unknown_is_reported_and_stays() {
         status["problems"][0]["message"],
         r#"stays at 4: the label example.com/slots is "four", which is not a quantity"#
     );
+    label(&mut world, "node-1", "five");
+    wait(&mut world, 2);
+    let (_, status) = world.statuses.last().unwrap();
+    assert!(status["problems"][0]["message"].as_str().unwrap().contains("\"five\""), "{status:#}");
     label(&mut world, "node-1", "5");
     wait(&mut world, 2);
     assert_eq!(world.dongles("node-1"), 5);
