@@ -113,7 +113,10 @@ impl Default for Metrics {
                 "Values on nodes that no rule declares and that leave when they are unused (deletionPolicy: WhenUnused)",
             ),
             amounts: Amounts::default(),
-            rules_memory: new.metric("rules_memory_bytes", "Memory that rules take, or their states on nodes, whatever is more"),
+            rules_memory: new.metric(
+                "rules_memory_bytes",
+                "Memory that rules take, or their states on nodes, whatever is more",
+            ),
             rules_memory_limit: new.metric(
                 "rules_memory_limit_bytes",
                 "Memory that rules may take: the youngest of those that do not fit are stalled",

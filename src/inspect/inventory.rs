@@ -85,22 +85,15 @@ impl Inventory {
         self.pods.iter().flatten().map(|pod| &**pod)
     }
 
-    /// Returns the valid rule of this name.
-    pub(crate) fn rule(&self, name: &str) -> Option<&Rule> {
-        self.rules.as_ref()?.get(name)
-    }
-
     /// Returns the rules that declare something on a node, or may, the winner first.
     pub(crate) fn declaring(&self, node: &Node) -> Vec<&Rule> {
-        let declaring = self.rules.iter().flat_map(|rules| rules.set().declaring(node));
-        declaring.filter_map(|rule| self.rule(&rule.name)).collect()
+        self.rules.iter().flat_map(|rules| rules.set().declaring(node)).map(|rule| &**rule).collect()
     }
 
     /// Returns those of them that declare a resource.
     pub(crate) fn declaring_resource(&self, node: &Node, resource: &str) -> Vec<&Rule> {
-        let mut declaring = self.declaring(node);
-        declaring.retain(|rule| rule.resource.as_str() == resource);
-        declaring
+        let declaring = self.rules.iter().flat_map(|rules| rules.set().declaring_resource(node, resource));
+        declaring.map(|rule| &**rule).collect()
     }
 
     /// Returns whether everything is known that could provide a resource: nodes, rules and DeviceClasses. An invalid

@@ -21,6 +21,7 @@ pub(crate) struct Memo {
     /// The rules of the remembered plans.
     rules: Option<Arc<RuleSet>>,
     plans: HashMap<Key, NodePlan>,
+    /// How many outcomes the plans have together.
     outcomes: usize,
 }
 

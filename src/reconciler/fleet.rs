@@ -181,10 +181,20 @@ impl Fleet {
     /// Plans so many nodes at most, fewer if many rules select them, and returns how many. Each goes where it must go
     /// next.
     pub(super) fn plan(&mut self, most: usize, known: Known<'_>) -> usize {
-        let (mut planned, pause_at) = (0, self.pause_at(known));
+        self.plan_each(most, known, Schedule::next_unplanned)
+    }
+
+    /// Plans so many nodes in flight at most, likewise, for the states of their rules. Returns how many.
+    pub(super) fn plan_in_flight(&mut self, most: usize, known: Known<'_>) -> usize {
+        self.plan_each(most, known, Schedule::next_in_flight)
+    }
+
+    fn plan_each(&mut self, most: usize, known: Known<'_>, next: impl Fn(&mut Schedule) -> Option<Arc<str>>) -> usize {
+        let pause_at = self.nodes.tally().size() + known.rules.states().max_size() / NEW_STATES_SHARE;
+        let mut planned = 0;
         while planned < most
             && self.nodes.tally().size() < pause_at
-            && let Some(name) = self.schedule.next_unplanned()
+            && let Some(name) = next(&mut self.schedule)
         {
             planned += 1;
             if let Some(decision) = self.decide(&name, known) {
@@ -192,24 +202,6 @@ impl Fleet {
             }
         }
         planned
-    }
-
-    /// Plans so many nodes in flight at most, likewise, for the states of their rules. Returns how many.
-    pub(super) fn plan_in_flight(&mut self, most: usize, known: Known<'_>) -> usize {
-        let (mut planned, pause_at) = (0, self.pause_at(known));
-        while planned < most
-            && self.nodes.tally().size() < pause_at
-            && let Some(name) = self.schedule.next_in_flight()
-        {
-            planned += 1;
-            self.decide(&name, known);
-        }
-        planned
-    }
-
-    /// Returns at what size of all states planning pauses.
-    fn pause_at(&self, known: Known<'_>) -> usize {
-        self.nodes.tally().size() + known.rules.states().max_size() / NEW_STATES_SHARE
     }
 
     /// Returns the next patch for which there is a slot. Each node is planned once more when it is its turn: nothing that

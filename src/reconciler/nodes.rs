@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use super::protection::Start;
 use super::rules::NamedRules;
-use super::standing::State;
-use super::tally::{Counts, Coverage, MAX_PROBLEMS, Place, Standings, Tally};
+use super::standing::{Standing, State};
+use super::tally::{Counts, Coverage, Detail, MAX_PROBLEMS, Problem, Standings, Tally};
 use super::work_queue::Rank;
 use crate::model::ledger::Ledger;
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
@@ -295,9 +295,8 @@ impl Nodes {
         let selected = self.by_name.iter().filter(|(_, state)| is_selected(state));
         let names: Vec<_> = selected.map(|(name, _)| Arc::clone(name)).collect();
         for name in names {
-            let standings = self.by_name.get(&name).map(|state| Arc::clone(&state.standings)).unwrap_or_default();
-            let kept: Vec<_> = standings.iter().filter(|(rule, _)| !rules.contains(rule)).cloned().collect();
-            drop(standings);
+            let Some(state) = self.by_name.get(&name) else { continue };
+            let kept: Vec<_> = state.standings.iter().filter(|(rule, _)| !rules.contains(rule)).cloned().collect();
             if let Some(before) = self.replace_standings(&name, &kept) {
                 self.standings.release(before);
             }
@@ -391,22 +390,29 @@ impl Nodes {
         let first = |is_meant: fn(State) -> bool| {
             let problems = counts.into_iter().flat_map(|counts| &counts.problems);
             let meant = problems.filter(|(_, problem)| is_meant(problem.state)).take(MAX_PROBLEMS);
-            meant.filter_map(|(node, problem)| self.place(rule, declared, node, problem.place)).collect()
+            meant.filter_map(|(node, problem)| self.detail(rule, declared, node, *problem)).collect()
         };
         let is_contested = counts.is_some_and(|counts| counts.of(State::Contested) > 0);
         let contested = if is_contested { first(|state| state == State::Contested) } else { Vec::new() };
         Coverage { counts, problems: first(|_| true), contested }
     }
 
-    fn place<'a>(&'a self, rule: &str, declared: Option<&Declared>, node: &'a str, place: u32) -> Option<Place<'a>> {
+    fn detail<'a>(
+        &'a self,
+        rule: &str,
+        declared: Option<&Declared>,
+        node: &'a str,
+        problem: Problem,
+    ) -> Option<Detail<'a>> {
         let state = self.by_name.get(node)?;
-        let (name, standing) = state.standings.get(usize::try_from(place).ok()?)?;
-        let unknown = match declared.map(|declared| declared.on(&state.node)) {
-            Some(OnNode::Unknown(why)) => why,
-            // Another quantity may have come, for which the node is still to be planned.
-            _ => Arc::default(),
+        let (name, standing) = state.standings.get(usize::try_from(problem.place).ok()?)?;
+        let unknown = match (standing, declared) {
+            (Standing::QuantityUnknown { .. }, Some(declared)) => declared.on(&state.node),
+            _ => OnNode::Nothing,
         };
-        (**name == *rule).then_some(Place { node, standing, unknown })
+        // A quantity may have come, for which the node is still to be planned.
+        let unknown = if let OnNode::Unknown(why) = unknown { why } else { Arc::default() };
+        (**name == *rule).then_some(Detail { node, standing, unknown })
     }
 }
 

@@ -119,7 +119,7 @@ pub(crate) enum Standing {
     /// The quantity cannot be read from the node. Whoever writes rules chooses for how many nodes that is so: why is read
     /// again where it is reported, and only a hash of it is kept.
     QuantityUnknown { at: Option<Quantity>, why: u64 },
-    /// The plan decides otherwise, and nothing is to be changed.
+    /// Anything else that the plan decides where nothing is to be changed.
     Planned(Outcome),
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::device_classes::Mapping;
 use super::rules::{ObservedStatus, RuleState};
 use super::standing::State;
-use super::tally::{Counts, Coverage, Place};
+use super::tally::{Counts, Coverage, Detail};
 use crate::model::api::{NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 use crate::model::quantity::Quantity;
 use crate::planner::selector::Selection;
@@ -94,7 +94,7 @@ fn node_counts(state: &RuleState, counts: &Counts) -> NodeCounts {
     }
 }
 
-fn problem(at: &Place<'_>) -> NodeProblem {
+fn problem(at: &Detail<'_>) -> NodeProblem {
     NodeProblem {
         node: at.node.to_owned(),
         reason: at.standing.state().info().reason.to_string(),

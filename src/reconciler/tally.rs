@@ -43,14 +43,14 @@ pub(super) struct Coverage<'a> {
     /// `None` if it selects none.
     pub(super) counts: Option<&'a Counts>,
     /// The first nodes with a problem, by name, at most [`MAX_PROBLEMS`].
-    pub(super) problems: Vec<Place<'a>>,
+    pub(super) problems: Vec<Detail<'a>>,
     /// The first contested nodes, likewise.
-    pub(super) contested: Vec<Place<'a>>,
+    pub(super) contested: Vec<Detail<'a>>,
 }
 
-/// A rule on one node.
+/// A problem of a rule on one node, with its details.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Detail<'a> {
     pub(super) node: &'a str,
     pub(super) standing: &'a Standing,
     /// Why the quantity cannot be read from the node, if it cannot.

@@ -79,12 +79,15 @@ pub(super) fn conflict_advice(manager: Option<&FieldManager>) -> &'static str {
 
 /// Returns the message of `problems` where the quantity cannot be read from the node.
 pub(super) fn unknown_quantity(at: Option<Quantity>, why: &str) -> String {
-    at.map_or_else(|| format!("not advertised: {why}"), |at| format!("stays at {at}: {why}"))
+    at.map_or_else(|| format!("not advertised: {why}"), |at| stays(at, why))
+}
+
+fn stays(at: Quantity, why: &str) -> String {
+    format!("stays at {at}: {why}")
 }
 
 /// Returns the message of `problems` for an outcome that is a problem; else an empty one.
 pub(super) fn problem(outcome: &Outcome) -> String {
-    let stays = |at: &Quantity, why: &str| format!("stays at {at}: {why}");
     match outcome {
         Outcome::InvalidLedger { message } => message.to_string(),
         Outcome::LedgerFull => {
@@ -100,7 +103,7 @@ pub(super) fn problem(outcome: &Outcome) -> String {
             let advice = conflict_advice(by.as_ref());
             format!("already {present}, last written by {}; {advice}", FieldManager::display(by.as_ref()))
         }
-        Outcome::Held { at, pods_error: Some(why) } => stays(at, why),
+        Outcome::Held { at, pods_error: Some(why) } => stays(*at, why),
         Outcome::AwaitingPods { pods_error: Some(why) } => format!("not written yet: {why}"),
         Outcome::Held { at, pods_error: None } => format!("at {at}, which pods on the node request"),
         Outcome::Paused { at: Some(at) } => format!("stays at {at} while the rule is paused"),

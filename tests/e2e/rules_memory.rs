@@ -262,7 +262,8 @@ fn survive_legal_rules(attack: &Attack) {
     controller.stop();
 }
 
-/// Each takes little, and the states of all on all nodes would take gigabytes: no node has a text that is a quantity.
+/// Each takes little, and the states of all on all nodes would take more than the limit: no node has a text that is a
+/// quantity.
 #[test]
 #[ignore = "takes minutes: `make test-attacks`"]
 fn whole_rules_whose_quantities_no_node_has_do_not_end_the_process() {

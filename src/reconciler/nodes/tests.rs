@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::planner::Outcome;
+use crate::planner::input::Lost;
 use crate::reconciler::standing::{Standing, State};
 
 fn api_node(uid: &str, version: u32, dongles: u32) -> ApiNode {
@@ -136,7 +138,7 @@ fn nodes_whose_rules_stand_alike_share_their_states() {
     let states = |nodes: &Nodes| all.iter().map(|name| Arc::as_ptr(&nodes.get(name).unwrap().standings)).collect();
     let distinct: HashSet<*const Standings> = states(&nodes);
     assert_eq!(distinct.len(), 1);
-    nodes.record(&all[0], &[("dongle".into(), Standing::Planned(crate::planner::Outcome::Advertised))]);
+    nodes.record(&all[0], &[("dongle".into(), Standing::Planned(Outcome::Advertised))]);
     let distinct: HashSet<*const Standings> = states(&nodes);
     assert_eq!((distinct.len(), nodes.counts("dongle").unwrap().of(State::Pending)), (2, 9));
 }
@@ -159,4 +161,25 @@ fn states_that_no_node_has_any_longer_are_dropped_at_once() {
     for dropped in [first, second, third] {
         assert!(dropped.upgrade().is_none());
     }
+}
+
+#[test]
+fn coverage_has_the_first_ten_problems_and_contested_nodes_by_name() {
+    let mut nodes = Nodes::default();
+    let contested = Outcome::Contested { manager: None, lost: Lost::Value };
+    let kinds = [Standing::Failed("no".into()), Standing::Planned(contested), Standing::Pending];
+    for number in (0..60).rev() {
+        let name: Arc<str> = format!("node-{number:02}").into();
+        let object = json!({"metadata": {"name": &*name, "uid": &*name, "resourceVersion": "1"}});
+        nodes.observe(Event::Apply(serde_json::from_value(object).unwrap()));
+        nodes.record(&name, &[("other".into(), Standing::Pending), ("dongle".into(), kinds[number % 3].clone())]);
+    }
+    let coverage = nodes.coverage("dongle", None);
+    let name = |number: usize| format!("node-{number:02}");
+    let found = |details: &[Detail<'_>]| details.iter().map(|detail| detail.node.to_owned()).collect::<Vec<_>>();
+    let problems = (0..15).filter(|number| number % 3 < 2).map(name);
+    assert_eq!(found(&coverage.problems), problems.collect::<Vec<_>>());
+    assert_eq!(found(&coverage.contested), (0..10).map(|number| name(3 * number + 1)).collect::<Vec<_>>());
+    assert!(coverage.problems.iter().all(|detail| detail.standing.state().is_problem()));
+    assert_eq!(nodes.coverage("other", None).problems.len(), 0);
 }

@@ -12,8 +12,8 @@ use crate::model::api::{self, Reason};
 use crate::model::resource_version;
 use crate::planner::rules::{InvalidRule, Rule};
 
-/// What each rule takes besides its selection and its table of quantities, in bytes: its state, counts of nodes, the pace of its status, its place
-/// in queues.
+/// What each rule takes besides its selection and its quantity, in bytes: its state, counts of nodes, the pace of its
+/// status, its place in queues.
 const BASE_SIZE: usize = 2 * 1024;
 
 /// What a rule takes that is not in force.

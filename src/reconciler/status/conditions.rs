@@ -9,7 +9,7 @@ use crate::planner::rules::Rule;
 use crate::reconciler::device_classes::Mapping;
 use crate::reconciler::rules::{ObservedStatus, Stalled};
 use crate::reconciler::standing::{Standing, State, TABLE};
-use crate::reconciler::tally::{Counts, MAX_PROBLEMS, Place};
+use crate::reconciler::tally::{Counts, Detail, MAX_PROBLEMS};
 use crate::reconciler::words::Contest;
 
 /// A condition without its time and generation.
@@ -98,7 +98,7 @@ pub(super) fn for_valid(
     rule: &Rule,
     nodes: &NodeCounts,
     counts: &Counts,
-    first_contested: &[Place<'_>],
+    first_contested: &[Detail<'_>],
     mapping: &Mapping,
 ) -> Vec<ConditionUpdate> {
     let (ready, reason) = readiness(rule, nodes, counts);
@@ -172,10 +172,10 @@ fn overlapping(counts: &Counts) -> ConditionUpdate {
 }
 
 /// Whether another field manager keeps changing values back.
-fn contested(first: &[Place<'_>]) -> ConditionUpdate {
+fn contested(first: &[Detail<'_>]) -> ConditionUpdate {
     let kind = "Contested";
     let (mut nodes, mut advice) = (Vec::new(), Vec::new());
-    for Place { node, standing, .. } in first {
+    for Detail { node, standing, .. } in first {
         if let Standing::Planned(Outcome::Contested { lost, manager }) = standing {
             let contest = Contest::new(*lost, manager.as_ref());
             nodes.push(contest.of_rule(node));

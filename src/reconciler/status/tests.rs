@@ -185,7 +185,7 @@ fn condition_transition_time_follows_its_status() {
 fn problem_names_its_node_reason_and_message() {
     let counts = nodes(&[(State::Failed, 20)]);
     let failed = Standing::Failed("no".into());
-    let problems = vec![Place { node: "node-00", standing: &failed, unknown: Arc::default() }];
+    let problems = vec![Detail { node: "node-00", standing: &failed, unknown: Arc::default() }];
     let coverage = Coverage { counts: Some(&counts), problems, contested: Vec::new() };
     let status = super::status(&everywhere(), &coverage, Used::Unknown, &Mapping::None, Timestamp::UNIX_EPOCH);
     let problem = &status.problems[0];
@@ -198,7 +198,7 @@ fn message_is_cut_at_a_character_boundary() {
     let message = "é".repeat(MAX_MESSAGE + 1);
     let failed = Standing::Failed(message.as_str().into());
     let counts = nodes(&[(State::Failed, 1)]);
-    let problems = vec![Place { node: "node-1", standing: &failed, unknown: Arc::default() }];
+    let problems = vec![Detail { node: "node-1", standing: &failed, unknown: Arc::default() }];
     let coverage = Coverage { counts: Some(&counts), problems, contested: Vec::new() };
     let mapping = Mapping::Unknown(message);
     let status = super::status(&everywhere(), &coverage, Used::Unknown, &mapping, Timestamp::UNIX_EPOCH);

@@ -41,7 +41,7 @@ impl Cgroup {
         Ok(cgroup)
     }
 
-    /// Returns the most bytes that its processes have taken at once, if the kernel says so.
+    /// Returns the most bytes that its processes have taken at once, if the kernel counts them.
     pub fn peak(&self) -> Option<u64> {
         let files = ["memory.peak", "memory.max_usage_in_bytes"];
         files.iter().find_map(|file| fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok())
