@@ -1,13 +1,14 @@
 //! Karpenter, which creates nodes for pods that request a resource of a rule.
 //!
 //! Method: start Karpenter with its provider without a cloud. Install of the rule and its NodeOverlay neither, the overlay
-//! alone, or both, and compare the nodes that Karpenter creates. kwok plays their kubelets: they run pods in name only.
+//! alone, or both, and compare the nodes that Karpenter creates. kwok plays their kubelets: they run pods in name only. One
+//! test needs kwok alone.
 
 use std::collections::BTreeMap;
 
 use harness::documents::{self, Shell};
 use harness::objects::{DONGLE, condition, node, pod, quantity, rule};
-use harness::{Cluster, ControlPlane, Controller, Karpenter, project_file, wait_until};
+use harness::{Cluster, ControlPlane, Controller, Karpenter, Kwok, project_file, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::program;
@@ -273,4 +274,22 @@ fn rule_of_less_than_its_overlay(scaled: &Scaled) {
     scaled.apply_overlay(2);
     cluster.wait_event("first", "FailedScheduling", NO_INSTANCE_TYPE);
     assert_eq!(scaled.autoscaler(2, &check).1, 0);
+}
+
+/// kwok starts only when the node has the rule's value, because it leaves out cpu, memory and pods on such a node. So it is
+/// whenever the controller is first.
+#[test]
+fn pod_runs_on_simulated_gpus_of_a_node_without_a_machine() {
+    let cluster = Cluster::start_with(ControlPlane::builder().scheduler().controller_manager());
+    let controller = Controller::start(&cluster);
+    let apply = |file: &str| cluster.kubectl(&["apply", "-f", project_file(file).to_str().unwrap()]);
+    apply("examples/simulate/gpus.yaml");
+    apply("examples/simulate/node.yaml");
+    cluster.wait_advertised("simulated-1", "nvidia.com/gpu", "8");
+    let kwok = Kwok::start(&cluster.control_plane).unwrap();
+    apply("examples/simulate/pod.yaml");
+    assert_eq!(cluster.wait_running("trainer")["spec"]["nodeName"], "simulated-1");
+    cluster.wait_advertised("simulated-1", "nvidia.com/mig-1g.10gb", "7");
+    drop(kwok);
+    controller.stop();
 }

@@ -1,5 +1,5 @@
-//! Karpenter with its provider without a cloud, which creates Node objects, and kwok, which plays their kubelets: it makes
-//! nodes Ready, and runs pods in name only.
+//! Karpenter with its provider without a cloud, which creates Node objects, and kwok, which plays kubelets: it makes nodes
+//! Ready, and runs pods in name only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,20 @@ use anyhow::{Context as _, Result, ensure};
 use crate::programs::KARPENTER;
 use crate::{ControlPlane, Process};
 
-/// The label that Karpenter's provider gives its nodes.
+/// Whose kubelets kwok plays: those of nodes that have this as a label, which Karpenter's provider sets, or as an
+/// annotation, by which kwok selects where nothing else is configured.
 const NODES: &str = "kwok.x-k8s.io/node=fake";
 
 /// Both programs.
 #[derive(Debug)]
 pub struct Karpenter {
     provisioner: Process,
-    kubelets: Process,
+    kubelets: Kwok,
 }
+
+/// Kubelets of nodes without a machine.
+#[derive(Debug)]
+pub struct Kwok(Process);
 
 impl Karpenter {
     /// Installs Karpenter's CRDs, and starts both programs. The control plane needs the scheduler and the controller
@@ -44,18 +49,7 @@ impl Karpenter {
             &[("KUBECONFIG", kubeconfig)],
             &logs.join("karpenter.log"),
         )?;
-        let mut args =
-            vec![format!("--kubeconfig={kubeconfig}"), format!("--manage-nodes-with-label-selector={NODES}")];
-        // Without a server for logs and exec.
-        args.extend(["--node-port=0".to_owned(), "--server-address=".to_owned()]);
-        for stage in stages()? {
-            args.push(format!("--config={}", text(&stage)?));
-        }
-        let args: Vec<_> = args.iter().map(String::as_str).collect();
-        // It reads and writes a folder in there.
-        let home = ("HOME", text(control_plane.dir())?);
-        let kwok = KARPENTER.find("kubelets/kwok")?;
-        let kubelets = Process::spawn("kwok", &kwok, &args, &[home], &logs.join("kwok.log"))?;
+        let kubelets = Kwok::start_for("label", control_plane)?;
         Ok(Self { provisioner, kubelets })
     }
 
@@ -65,7 +59,35 @@ impl Karpenter {
     /// Returns an error if one has ended.
     pub fn check_running(&self) -> Result<()> {
         self.provisioner.check_running()?;
-        self.kubelets.check_running()
+        self.kubelets.0.check_running()
+    }
+}
+
+impl Kwok {
+    /// Plays the kubelets of nodes with kwok's annotation, as in a cluster where nothing else is configured.
+    ///
+    /// # Errors
+    /// Returns an error if kwok has not been built.
+    pub fn start(control_plane: &ControlPlane) -> Result<Self> {
+        Self::start_for("annotation", control_plane)
+    }
+
+    fn start_for(selects_by: &str, control_plane: &ControlPlane) -> Result<Self> {
+        let mut args = vec![
+            format!("--kubeconfig={}", text(&control_plane.kubeconfig())?),
+            format!("--manage-nodes-with-{selects_by}-selector={NODES}"),
+            // Without a server for logs and exec.
+            "--node-port=0".to_owned(),
+            "--server-address=".to_owned(),
+        ];
+        for stage in stages()? {
+            args.push(format!("--config={}", text(&stage)?));
+        }
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        // It reads and writes a folder in there.
+        let home = ("HOME", text(control_plane.dir())?);
+        let log = control_plane.logs().join("kwok.log");
+        Ok(Self(Process::spawn("kwok", &KARPENTER.find("kubelets/kwok")?, &args, &[home], &log)?))
     }
 }
 

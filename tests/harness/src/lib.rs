@@ -6,7 +6,7 @@
 //! | [`Kubelet`] | a real kubelet over a fake container runtime |
 //! | [`Node`], [`isolated`] | a node with real containers, in namespaces of its own |
 //! | [`Registry`] | a registry of images and charts |
-//! | [`Karpenter`] | Karpenter with its provider without a cloud, and kwok as the kubelets of its nodes |
+//! | [`Karpenter`], [`Kwok`] | Karpenter with its provider without a cloud; kwok as the kubelets of nodes without a machine |
 //! | [`FaultProxy`] | network faults between the program and the API server |
 //! | [`Process`] | any program, which cannot outlive its owner |
 //! | [`Cgroup`] | a memory limit for the program |
@@ -71,7 +71,7 @@ pub use control_plane::ControlPlane;
 pub use controller::Controller;
 pub use fault_proxy::{Fault, FaultProxy};
 pub use isolation::isolated;
-pub use karpenter::Karpenter;
+pub use karpenter::{Karpenter, Kwok};
 pub use kubectl::Output;
 pub use kubelet::{DevicePlugin, Kubelet};
 pub use node::Node;
