@@ -22,7 +22,9 @@ use crate::model::count::{NAMED, few};
 pub use json_schema::json_schema;
 pub use quantities::{DeclaredQuantity, NativeResource, NodeKey, NodeLabel, QuantityFrom, WhenMissing};
 pub use reason::Reason;
-pub use schema::{MAX_ENTRIES, MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH};
+pub use schema::{
+    MAX_ENTRIES, MAX_ENTRIES_LENGTH, MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH,
+};
 pub use status::{MAX_MESSAGE, MAX_REQUESTED, NodeCounts, NodeExtendedResourceStatus, NodeProblem};
 
 /// The API group, which is also the domain of the annotation on nodes.

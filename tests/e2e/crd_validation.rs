@@ -3,6 +3,8 @@
 //! Method: create every object of `tests/testdata/rejected-by-apiserver.yaml` and compare the rejection; then store
 //! invalid rules under a CRD without validation, and run the controller with them.
 
+use std::collections::BTreeMap;
+
 use futures::{StreamExt as _, stream};
 use harness::objects::{DONGLE, condition, rule};
 use harness::{Cluster, Controller, Output, oracle, quantities};
@@ -11,7 +13,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DynamicObject;
 use kube::{Api, Client, Config};
 use node_resource_advertiser::model::api::{
-    MAX_ENTRIES, MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH, NodeExtendedResource,
+    MAX_ENTRIES, MAX_ENTRIES_LENGTH, MAX_NAMES, MAX_NAMES_LENGTH, MAX_REQUIREMENTS, MAX_VALUES, MAX_VALUES_LENGTH,
+    NodeExtendedResource,
 };
 use serde_json::{Value, json};
 
@@ -172,28 +175,43 @@ fn crd_bounds_the_size_of_a_spec() {
             let key = format!("{expression:0253}/{}", "k".repeat(63));
             json!({"key": key, "operator": "In", "values": values.collect::<Vec<_>>()})
         });
-        json!({"nodeSelector": {"matchExpressions": expressions.collect::<Vec<_>>()}})
+        let labels = (0..MAX_REQUIREMENTS).map(|label| (format!("{label:0253}/{}", "k".repeat(63)), "v".repeat(63)));
+        json!({"nodeSelector": {
+            "matchLabels": labels.collect::<BTreeMap<_, _>>(), "matchExpressions": expressions.collect::<Vec<_>>(),
+        }})
     };
     // Each entry as long as it may be: CEL evaluates all of them within its limit.
-    let table = |more: usize| {
-        let values =
-            (0..MAX_ENTRIES + more).map(|number| (padded(number, 63), json!(format!("{}m", padded(4000, 31)))));
+    let table = |entries: usize, length: usize| {
+        let values = (0..entries).map(|number| (padded(number, length), json!(format!("{}m", padded(4000, 31)))));
         let values: serde_json::Map<_, _> = values.collect();
-        json!({"quantity": null, "quantityFrom": {"nodeLabel": {"key": "a", "values": values}}})
+        json!({"quantity": null, "quantityFrom": {"nodeLabel": {"key": "a", "values": values}, "whenMissing": "Keep"}})
     };
-    let too_many = "must have at most 512 items";
+    let largest_table = table(MAX_ENTRIES, MAX_ENTRIES_LENGTH / MAX_ENTRIES);
+    let with_table = |mut spec: Value| {
+        spec.as_object_mut().unwrap().extend(largest_table.as_object().unwrap().clone());
+        spec
+    };
+    let too_many = format!("must have at most {MAX_ENTRIES} items");
     for (spec, rejection) in [
         (names(0), None),
         (names(1), Some("too long: at most")),
         (selector(0), None),
         (selector(1), Some("too long: at most")),
-        (table(0), None),
-        (table(1), Some(too_many)),
+        (largest_table.clone(), None),
+        (table(MAX_ENTRIES + 1, 9), Some(too_many.as_str())),
+        (table(MAX_ENTRIES_LENGTH / 63 + 1, 63), Some("too long: the values")),
+        (with_table(names(0)), None),
+        (with_table(selector(0)), None),
     ] {
-        let args = ["create", "--dry-run=server", "-f", "-"];
+        let args = ["create", "--dry-run=server", "-f", "-", "-o", "json"];
         let output = cluster.control_plane.kubectl_output(&args, Some(&rule("a", &spec).to_string())).unwrap();
         let is_right = rejection.map_or(output.code == 0, |message| output.stderr.contains(message));
         assert!(is_right, "{spec:.80}: {output:?}");
+        if rejection.is_none() {
+            let created: Value = serde_json::from_str(&output.stdout).unwrap();
+            let length = created["spec"].to_string().len();
+            assert!(length < 64 * 1024, "a spec of {length} bytes");
+        }
     }
 }
 

@@ -311,3 +311,12 @@ fn many_nodes_are_named_in_several_rules() {
     assert_eq!(names, [("dongle", 1000), ("dongle-2", 1000), ("dongle-3", 500)]);
     assert_eq!(render::list(&snapshot(&nodes, &[]), &[0, 1, 2, 3]), "node-0, node-1, node-2 and 1 more");
 }
+
+/// `rules` fails for a rule that the CRD does not allow.
+#[test]
+fn nodes_with_long_names_are_named_in_rules_that_are_legal() {
+    let nodes: Vec<_> = (0..500).map(|at| dongles(&format!("node-{at:0200}"), json!({}), "4")).collect();
+    let rules = rules(&adopt(&snapshot(&nodes, &[])).yaml);
+    let names: Vec<_> = rules.iter().map(|rule| rule.selection.names().count()).collect();
+    assert_eq!(names, [199, 199, 102]);
+}

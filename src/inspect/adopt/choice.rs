@@ -4,11 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::few::Few;
 use super::labels::{Key, LabelIndex, NodeSet, Rank};
+use crate::model::api::{MAX_NAMES, MAX_NAMES_LENGTH, MAX_VALUES};
 use crate::model::node::Node;
-
-/// The largest number of names in one rule, and of values of one label: the CRD's.
-pub(super) const MAX_NAMES: usize = 1000;
-const MAX_VALUES: usize = 64;
 
 /// What selects nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,12 +62,26 @@ pub(super) fn choose(index: &LabelIndex<'_>, all: &[&Node], resource: &str, node
         (true, true) => Why::AllNodes,
         (true, false) => group.closest(first),
     };
-    let by_name = rest.chunks(MAX_NAMES);
-    parts.extend(by_name.map(|names| Part {
-        nodes: names.to_vec(),
-        choice: Choice::Names(names.to_vec()),
-        why: why.clone(),
-    }));
+    let by_name = of_one_rule(rest, all).into_iter();
+    parts.extend(by_name.map(|names| Part { nodes: names.clone(), choice: Choice::Names(names), why: why.clone() }));
+    parts
+}
+
+/// Divides nodes so that one rule can have the names of each part.
+fn of_one_rule(nodes: Vec<usize>, all: &[&Node]) -> Vec<Vec<usize>> {
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut length = 0;
+    for node in nodes {
+        let name = all.get(node).map_or(0, |node| node.name.len());
+        length += name;
+        match parts.last_mut() {
+            Some(part) if part.len() < MAX_NAMES && length <= MAX_NAMES_LENGTH => part.push(node),
+            _ => {
+                parts.push(vec![node]);
+                length = name;
+            }
+        }
+    }
     parts
 }
 

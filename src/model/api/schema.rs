@@ -9,7 +9,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
-pub use quantity::MAX_ENTRIES;
+pub use quantity::{MAX_ENTRIES, MAX_ENTRIES_LENGTH};
 pub(super) use quantity::{quantities_by_value, quantity};
 use rule::{BAD_VALUE, LABEL_VALUE, QUANTITY, rule};
 
@@ -23,17 +23,17 @@ const BAD_KEY: &str =
     "not a label key: write <name> or <domain>/<name>, the name of 1 to 63 letters, digits, '-', '_' or '.'";
 const NATIVE_RESOURCE: &str = "^(cpu|memory|ephemeral-storage|pods|hugepages-[1-9][0-9]*[KMGTPE]i)$";
 
-/// The number of names in `nodeNames`, and the characters of all together. With these bounds, those of `nodeSelector` and
-/// [`MAX_ENTRIES`], no spec has 128 KiB.
+/// The number of names in `nodeNames`. With the bounds of names, of `nodeSelector` and of a table, every spec has less than
+/// 64 KiB.
 pub const MAX_NAMES: usize = 1000;
-/// See [`MAX_NAMES`].
-pub const MAX_NAMES_LENGTH: usize = 48 * 1024;
+/// The characters of all names together.
+pub const MAX_NAMES_LENGTH: usize = 40 * 1024;
 /// The number of `matchLabels`, and of `matchExpressions`.
 pub const MAX_REQUIREMENTS: usize = 32;
 /// The number of values of an expression.
 pub const MAX_VALUES: usize = 64;
 /// The characters of the values of all expressions together.
-pub const MAX_VALUES_LENGTH: usize = 24 * 1024;
+pub const MAX_VALUES_LENGTH: usize = 12 * 1024;
 
 /// The rule of a boolean that cannot be false.
 pub(super) const ONLY_TRUE: &str = "self";

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use crate::model::api::{DeclaredQuantity, MAX_ENTRIES};
+use crate::model::api::{DeclaredQuantity, MAX_ENTRIES, MAX_ENTRIES_LENGTH};
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH, ParseQuantityError, Quantity};
 
 /// Why `spec.quantity` or `spec.quantityFrom` declares nothing.
@@ -43,9 +43,12 @@ pub enum InvalidQuantity {
     /// The table has no entry.
     #[error("spec.quantityFrom.nodeLabel.values: the table is empty")]
     NoEntry,
-    /// The table has too many entries.
-    #[error("spec.quantityFrom.nodeLabel.values: {0} entries are too many: at most {MAX_ENTRIES} are allowed")]
-    TooManyEntries(usize),
+    /// The table has too many entries, or longer ones.
+    #[error(
+        "spec.quantityFrom.nodeLabel.values holds {0} entries for values of {1} characters together, and at most {MAX_ENTRIES} \
+         for {MAX_ENTRIES_LENGTH} are allowed"
+    )]
+    TooManyEntries(usize, usize),
     /// No label can have the value of an entry.
     #[error("spec.quantityFrom.nodeLabel.values: {0:?} is not a label value")]
     NotALabelValue(String),

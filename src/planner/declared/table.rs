@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::checked::{InvalidQuantity, advertisable};
-use crate::model::api::{DeclaredQuantity, MAX_ENTRIES};
+use crate::model::api::{DeclaredQuantity, MAX_ENTRIES, MAX_ENTRIES_LENGTH};
 use crate::model::label::{excerpt, is_label_value};
 use crate::model::quantity::Quantity;
 
@@ -20,10 +20,12 @@ impl Table {
     /// # Errors
     /// If there is none or are too many, or one is not valid.
     pub(super) fn new(entries: &BTreeMap<String, DeclaredQuantity>) -> Result<Self, InvalidQuantity> {
-        match entries.len() {
-            0 => return Err(InvalidQuantity::NoEntry),
-            1..=MAX_ENTRIES => {}
-            many => return Err(InvalidQuantity::TooManyEntries(many)),
+        let length = entries.keys().map(String::len).sum();
+        if entries.is_empty() {
+            return Err(InvalidQuantity::NoEntry);
+        }
+        if entries.len() > MAX_ENTRIES || length > MAX_ENTRIES_LENGTH {
+            return Err(InvalidQuantity::TooManyEntries(entries.len(), length));
         }
         let read = |(value, declared): (&String, &DeclaredQuantity)| {
             if !is_label_value(value) {

@@ -6,7 +6,9 @@ use super::rule::{BAD_VALUE, LABEL_VALUE, QUANTITY, rule, rule_of_each};
 use crate::model::quantity::{MAX_QUANTITY, MAX_QUANTITY_LENGTH};
 
 /// The number of quantities in `nodeLabel.values`.
-pub const MAX_ENTRIES: usize = 512;
+pub const MAX_ENTRIES: usize = 256;
+/// The characters of their labels' values together.
+pub const MAX_ENTRIES_LENGTH: usize = 8 * 1024;
 
 pub(crate) fn quantity(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -61,6 +63,12 @@ pub(crate) fn quantities_by_value(_: &mut SchemaGenerator) -> Schema {
     let mut rules = vec![
         rule("self.size() > 0", "the table is empty: write an entry for each value of the label, such as m5.large: 24"),
         rule_of_each(&format!("key.size() <= 63 && key.matches('{LABEL_VALUE}')"), BAD_VALUE),
+        rule(
+            format!("self.map(key, key.size()).sum() <= {MAX_ENTRIES_LENGTH}"),
+            &format!(
+                "too long: the values of the label may have {MAX_ENTRIES_LENGTH} characters together; write a rule for each group of nodes"
+            ),
+        ),
         rule_of_each("dyn(self[key]) != null", "an entry without a quantity: write it, such as m5.large: 24"),
     ];
     rules.extend(quantity_rules("amount", "leave the entry out, and set whenMissing: None").map(|(holds, message)| {
