@@ -3,10 +3,14 @@
 //! Method: write ledgers with the token of the chart's ServiceAccount: those that were once read differently, and random
 //! ones. Whatever the policy accepts the program reads with the same resources and quantities, or not at all.
 
+use std::iter;
+
+use fastrand::Rng;
 use harness::helm::RELEASE;
 use harness::{Cluster, ControlPlane, Proxy};
 use node_resource_advertiser::model::ledger::Ledger;
 use serde_json::{Value, json};
+use simulator::seeds;
 
 use super::{LEDGER_PATH, assert_rejected};
 use crate::admission_policy::{install, patch};
@@ -54,16 +58,11 @@ fn ledger_that_the_program_would_read_differently_is_rejected() {
     }
 }
 
-/// Random numbers (SplitMix64).
-struct Random(u64);
+struct Random(Rng);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+        self.0.usize(..bound)
     }
 
     fn one_of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
@@ -106,6 +105,12 @@ impl Random {
         }
         format!("{{{}}}", entries.join(","))
     }
+
+    /// A ledger, and a resource and a quantity that it may have.
+    fn ledger_and_value(&mut self) -> (String, &'static str, &'static str) {
+        let name = self.one_of(&["example.com/a", "example.com/b", "nvidia.com/gpu"]);
+        (self.ledger(), name, self.one_of(&["1", "2"]))
+    }
 }
 
 /// What the policy reads, by what it lets pass: it accepts a value that its list of entries has.
@@ -129,19 +134,17 @@ fn random_ledgers_are_read_alike_by_policy_and_program() {
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.kubectl(&["annotate", "node", "node-1", "example.com/owner=platform"]);
     cluster.write_quantity("node-1", "example.com/other", "1");
-    let seed = std::env::var("LEDGER_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand_seed);
-    println!("seed {seed}; repeat with LEDGER_SEED={seed}");
-    let mut random = Random(seed);
+    let ledgers = seeds::random(9, 400).into_iter().flat_map(|(cases, random)| {
+        let mut random = Random(random);
+        iter::repeat_with(move || random.ledger_and_value()).take(cases)
+    });
     let (mut both, mut differ) = (0, Vec::new());
-    for _ in 0..400 {
-        let text = random.ledger();
+    for (text, name, quantity) in ledgers {
         if !policy_accepts(&account, &text, None) {
             continue;
         }
         let Ok(ledger) = Ledger::parse(Some(&text)) else { continue };
         both += 1;
-        let (name, quantity) =
-            (random.one_of(&["example.com/a", "example.com/b", "nvidia.com/gpu"]), random.one_of(&["1", "2"]));
         let program = ledger.get(name).is_some_and(|entry| entry.quantity == quantity);
         if policy_accepts(&account, &text, Some((name, quantity))) != program {
             differ.push(format!(
@@ -151,10 +154,5 @@ fn random_ledgers_are_read_alike_by_policy_and_program() {
         }
     }
     assert!(both > 50, "only {both} ledgers are accepted by both");
-    assert!(differ.is_empty(), "seed {seed}: {}", differ.join("\n"));
-}
-
-fn rand_seed() -> u64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    RandomState::new().hash_one(std::process::id())
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
