@@ -164,7 +164,7 @@ ask_layer() {
 
 run() {
 	local name=$1 layer what found=()
-	if ! patch --directory "$tree" --strip 1 --silent < "tests/mutants/$name.patch"; then
+	if ! patch --directory "$tree" --strip 1 --fuzz 0 --silent < "tests/mutants/$name.patch"; then
 		echo "$name	does not apply	"
 		return
 	fi

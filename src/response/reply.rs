@@ -103,3 +103,26 @@ impl From<RequestError> for Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+
+    #[test]
+    fn patch_that_would_be_rejected_again_is_rejected_and_any_other_is_repeated() {
+        let reply = |code: u16| {
+            let code = StatusCode::from_u16(code).unwrap();
+            Reply::from(RequestError::from_response(code, &HeaderMap::new(), b"{}"))
+        };
+        for code in [400, 403, 413, 422] {
+            assert!(matches!(reply(code), Reply::Rejected(_)), "{code}");
+        }
+        for code in [401, 404, 409, 410, 429, 500, 503, 504] {
+            let is_applied = code >= 500;
+            let is_right = matches!(reply(code), Reply::Failed { maybe_applied, .. } if maybe_applied == is_applied);
+            assert!(is_right, "{code}");
+        }
+    }
+}

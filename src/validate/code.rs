@@ -108,7 +108,7 @@ codes! {
 
 /// The code of each CEL rule of the CRD: by the path of its schema and a part of its message, since a CEL rule has no
 /// identifier. A test fails for a missing rule.
-const CRD_RULES: [(&str, &str, Code); 50] = [
+const CRD_RULES: [(&str, &str, Code); 51] = [
     ("spec", "exactly one of nodeSelector", NodeChoice),
     ("spec", "exactly one of quantity and", QuantityChoice),
     ("spec.quantityFrom", "exactly one of nodeLabel", QuantitySource),
@@ -159,6 +159,7 @@ const CRD_RULES: [(&str, &str, Code); 50] = [
     ("spec.nodeNames[]", "not a node name", NodeName),
     ("spec.nodeNames", "too long", Code::MaxLength),
     ("spec.nodeSelector.matchExpressions", "too long", Code::MaxLength),
+    ("spec.quantityFrom.nodeLabel.values", "too long", Code::MaxLength),
 ];
 
 impl Code {
