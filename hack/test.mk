@@ -133,8 +133,8 @@ test-attacks: build-tests controlplane controlplane-extras ## Attack the memory 
 
 # A test that has ever failed under load is repeated under load.
 .PHONY: test-repeat
-test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds example-crds karpenter ## Repeat end-to-end tests while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
-	@$(STEP) hack/test-repeat.sh $(or $(N),20) $(TESTS)
+test-repeat: build-tests controlplane controlplane-extras tools monitoring-crds example-crds karpenter ## Repeat end-to-end tests, as many at once as in `make test`, while all cores are busy, until one fails (N=20 TESTS="outages:: standby::")
+	@RUST_TEST_THREADS=$(E2E_THREADS) $(STEP) hack/test-repeat.sh $(or $(N),20) $(TESTS)
 
 # The same few thousand operations each time.
 .PHONY: test-conformance-quick
