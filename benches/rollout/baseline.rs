@@ -142,7 +142,7 @@ impl WatchAndPatch {
 }
 
 async fn watch_and_patch(config: Config, listed: oneshot::Sender<()>) -> Result<()> {
-    let client = with_config(config)?;
+    let client = with_config(config).await?;
     let api = Api::<ApiNode>::all(client.clone());
     let patch = |node: Node| async {
         if State::of(&node) == Some(State::Advertised) {
@@ -163,7 +163,7 @@ async fn patch_one(api: &Api<ApiNode>, node: Node) -> Result<()> {
 }
 
 async fn watch_and_lower(config: Config, listed: oneshot::Sender<()>) -> Result<()> {
-    let client = with_config(config)?;
+    let client = with_config(config).await?;
     let api = Api::<ApiNode>::all(client.clone());
     let mut listed = Some(listed);
     let mut values = HashMap::<Arc<str>, i64>::new();

@@ -60,7 +60,7 @@ impl Cluster {
     pub async fn start(node_count: usize) -> Result<Self> {
         let control_plane = ControlPlane::builder().start()?;
         let config = read_config(&control_plane.kubeconfig()).await?;
-        let client = with_config(config.clone()).context("no client from the kubeconfig")?;
+        let client = with_config(config.clone()).await.context("no client from the kubeconfig")?;
         let cluster = Self { control_plane, client, config, node_count, own_requests: RefCell::default() };
         cluster.install()?;
         Ok(cluster)
@@ -75,10 +75,10 @@ impl Cluster {
     }
 
     /// Returns a client for the same cluster that authenticates with `token`.
-    pub fn client_with(&self, token: String) -> Result<Client> {
+    pub async fn client_with(&self, token: String) -> Result<Client> {
         let mut config = self.config.clone();
         config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
-        with_config(config).context("no client with a token")
+        with_config(config).await.context("no client with a token")
     }
 
     /// Deadline of an operation on all nodes. Generous, because the machine may be busy.

@@ -147,7 +147,7 @@ impl Observer {
 }
 
 async fn observe(config: Config, node_count: usize, sender: &watch::Sender<Seen>) -> Result<()> {
-    let client = protobuf::client(&with_config(config)?, protobuf::Objects::Nodes);
+    let client = protobuf::client(&with_config(config).await?, protobuf::Objects::Nodes);
     let mut events = pin!(watch_nodes(&client));
     let mut closed = pin!(sender.closed());
     let mut strings = Interner::default();

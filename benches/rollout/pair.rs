@@ -154,7 +154,7 @@ impl Bench {
     /// differs is the policy alone.
     async fn policy(&self, in_force: bool) -> Result<Sample> {
         let Self { cluster, .. } = self;
-        let client = policy::client(cluster)?;
+        let client = policy::client(cluster).await?;
         if in_force {
             policy::bind(cluster, &client).await?;
         }

@@ -18,9 +18,9 @@ const NAME: &str = "node-resource-advertiser";
 const EFFECT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Returns a client with the token of the chart's ServiceAccount.
-pub fn client(cluster: &Cluster) -> Result<Client> {
+pub async fn client(cluster: &Cluster) -> Result<Client> {
     let token = cluster.control_plane.kubectl(&["create", "token", NAME, "--namespace", NAME])?;
-    cluster.client_with(token.trim().to_owned())
+    cluster.client_with(token.trim().to_owned()).await
 }
 
 /// Binds the policy as the chart does, and waits until it is in force for this client.

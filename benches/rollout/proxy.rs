@@ -147,7 +147,7 @@ async fn serve(
     listening: oneshot::Sender<()>,
 ) -> Result<()> {
     let mut ended = phase.clone();
-    let upstream = Upstream { client: with_config(config)?, phase, log };
+    let upstream = Upstream { client: with_config(config).await?, phase, log };
     let listener = TcpListener::bind(address).await?;
     let _ = listening.send(());
     let router = Router::new().fallback(forward).with_state(upstream);

@@ -100,7 +100,7 @@ pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectErro
     info!(%server, "using the API server");
     let exec = config.auth_info.exec.clone();
     let command = plugin(&config).map(str::to_owned);
-    match with_server(config, server.clone(), source, patience) {
+    match with_server(config, server.clone(), source, patience).await {
         Ok(client) => Ok(Connection { client, server }),
         Err(kube::Error::Auth(AuthError::AuthExecStart(source))) => {
             let hint = exec.and_then(|exec| exec.install_hint);
@@ -133,13 +133,18 @@ pub(crate) fn over_new_connections(client: &Client) -> Client {
 ///
 /// # Errors
 /// If its certificates or credentials cannot be used.
-pub fn with_config(config: Config) -> Result<Client, kube::Error> {
+pub async fn with_config(config: Config) -> Result<Client, kube::Error> {
     let server = Server::new(&config, None);
     let source = Source::Given(Box::new(config.clone()));
-    with_server(config, server, source, Patience::for_each_request(ANSWER_TIMEOUT))
+    with_server(config, server, source, Patience::for_each_request(ANSWER_TIMEOUT)).await
 }
 
-fn with_server(mut config: Config, server: Server, source: Source, patience: Patience) -> Result<Client, kube::Error> {
+async fn with_server(
+    mut config: Config,
+    server: Server,
+    source: Source,
+    patience: Patience,
+) -> Result<Client, kube::Error> {
     // The API server's audit log shows the user agent.
     let user_agent = concat!("node-resource-advertiser/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(user_agent)));
@@ -149,8 +154,8 @@ fn with_server(mut config: Config, server: Server, source: Source, patience: Pat
     let command = plugin(&config).map(str::to_owned);
 
     let mut tokens = None;
-    if let Some(plugin) = Plugin::take(&mut config.auth_info) {
-        let credential = plugin.run().map_err(kube::Error::Auth)?;
+    if let Some(plugin) = Plugin::take(&mut config.auth_info, patience.clone()) {
+        let credential = plugin.run().await.map_err(kube::Error::Auth)?;
         credential.add_certificate(&mut config.auth_info);
         tokens = plugin.authorize(&credential).map_err(kube::Error::Auth)?;
     }
@@ -258,7 +263,7 @@ mod tests {
             for proxy in [None, Some("http://user:S3CRET@127.0.0.1:1")] {
                 let (mut config, path) = config(&format!("{number}-{}", proxy.is_some()));
                 config.proxy_url = proxy.map(|url| url.parse().unwrap());
-                let client = with_config(config).unwrap();
+                let client = with_config(config).await.unwrap();
                 std::fs::write(&path, script).unwrap();
                 let error = client.apiserver_version().await.unwrap_err();
                 std::fs::remove_file(path).unwrap();
@@ -269,6 +274,22 @@ mod tests {
                 assert!(!format!("{reason} {error} {error:?}").contains("S3CRET"), "{error:?}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn refresh_of_a_token_that_hangs_ends_with_the_patience_of_the_command() {
+        let (config, path) = config("hangs");
+        let server = Server::new(&config, None);
+        let source = Source::Given(Box::new(config.clone()));
+        let patience = Patience::for_all_requests(Duration::from_secs(1));
+        let client = with_server(config, server, source, patience).await.unwrap();
+        std::fs::write(&path, "exec sleep 60").unwrap();
+        for _ in 0..2 {
+            let error = client.apiserver_version().await.unwrap_err();
+            let says = "the credential plugin \"/bin/sh\": no credentials within 1s";
+            assert!(describe(&error).contains(says), "{error:?}");
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     #[tokio::test]
@@ -285,7 +306,7 @@ mod tests {
             let runs = script.with_extension("runs");
             let print = format!("cat << 'EOF'\n{}\nEOF\n", json!({"status": status}));
             std::fs::write(&script, format!("echo run >> {}; {print}", runs.display())).unwrap();
-            let client = with_config(config).unwrap();
+            let client = with_config(config).await.unwrap();
             client.apiserver_version().await.unwrap_err();
             assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n", "{name}");
             for path in [script, runs] {
@@ -310,7 +331,7 @@ mod tests {
         };
         let router = axum::Router::new().fallback(answer).into_make_service_with_connect_info::<SocketAddr>();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let client = with_config(Config::new(format!("http://{server}").parse().unwrap())).unwrap();
+        let client = with_config(Config::new(format!("http://{server}").parse().unwrap())).await.unwrap();
         for client in [&client, &client, &over_new_connections(&client), &over_new_connections(&client), &client] {
             client.apiserver_version().await.unwrap();
         }
@@ -319,11 +340,11 @@ mod tests {
         assert!(ports[2] != ports[0] && ports[3] != ports[0] && ports[2] != ports[3], "{ports:?}");
     }
 
-    #[test]
-    fn error_of_kube_is_described_without_secrets() {
+    #[tokio::test]
+    async fn error_of_kube_is_described_without_secrets() {
         let (config, path) = config("direct");
         std::fs::write(&path, "echo S3CRET; exit 3").unwrap();
-        let error = with_config(config).err().unwrap();
+        let error = with_config(config).await.err().unwrap();
         std::fs::remove_file(path).unwrap();
         assert!(matches!(&error, kube::Error::Auth(_)), "{error}");
         assert_eq!(describe(&error), "the credential plugin failed (exit status: 3)");

@@ -3,7 +3,7 @@
 //! kube runs a plugin once for the token, and once more for each TLS configuration. Here it runs once, and again only when
 //! its token expires.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,17 +18,20 @@ use kube::client::{AuthError, Body};
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::process::Command;
 use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 
 use super::clock;
+use super::patience::Patience;
 
 /// How long before it expires a token is replaced.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// A plugin.
-#[derive(Clone)]
-pub(super) struct Plugin(ExecConfig);
+pub(super) struct Plugin {
+    exec: ExecConfig,
+    patience: Patience,
+}
 
 /// What a plugin returned.
 #[derive(Deserialize)]
@@ -49,23 +52,24 @@ struct Token {
 impl Plugin {
     /// Takes the plugin out of the credentials, so that kube does not run it. Any other credential goes before it, as in
     /// kube.
-    pub(super) fn take(auth: &mut AuthInfo) -> Option<Self> {
+    pub(super) fn take(auth: &mut AuthInfo, patience: Patience) -> Option<Self> {
         let exec = auth.exec.take()?;
         let has_password = auth.username.is_some() && auth.password.is_some();
         let has_other = auth.auth_provider.is_some() || auth.token.is_some() || auth.token_file.is_some();
-        (!has_password && !has_other).then_some(Self(exec))
+        (!has_password && !has_other).then_some(Self { exec, patience })
     }
 
-    /// Runs the plugin.
-    pub(super) fn run(&self) -> Result<Credential, AuthError> {
+    /// Runs the plugin, and ends it if it takes too long.
+    pub(super) async fn run(&self) -> Result<Credential, AuthError> {
         #[derive(Deserialize)]
         struct Output {
             status: Option<Credential>,
         }
 
-        let Self(exec) = self;
+        let Self { exec, patience } = self;
         let mut command = Command::new(exec.command.as_ref().ok_or(AuthError::MissingCommand)?);
-        command.args(exec.args.iter().flatten()).stdin(Stdio::piped());
+        command.args(exec.args.iter().flatten()).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let variables = exec.env.iter().flatten();
         command.envs(variables.filter_map(|variable| Some((variable.get("name")?, variable.get("value")?))));
         let interactive = exec.interactive_mode != Some(ExecInteractiveMode::Never);
@@ -78,7 +82,11 @@ impl Plugin {
         }
         let info = json!({"apiVersion": exec.api_version, "kind": "ExecCredential", "spec": spec});
         command.env("KUBERNETES_EXEC_INFO", info.to_string());
-        let out = command.output().map_err(AuthError::AuthExecStart)?;
+        let child = command.spawn().map_err(AuthError::AuthExecStart)?;
+        let ended = patience.limit(child.wait_with_output()).await;
+        let ended =
+            ended.map_err(|limit| AuthError::AuthExec(format!("no credentials within {}s", limit.as_secs_f64())))?;
+        let out = ended.map_err(AuthError::AuthExecStart)?;
         if !out.status.success() {
             return Err(AuthError::AuthExecRun { cmd: format!("{command:?}"), out: Box::new(out) });
         }
@@ -129,8 +137,7 @@ impl Authorize {
         let authorized = async move {
             let mut token = token.lock().await;
             if token.expires.is_some_and(|expires| expires <= clock::now() + MARGIN) {
-                let run = spawn_blocking(move || plugin.run()?.token());
-                let new = run.await.map_err(|error| AuthError::AuthExec(error.to_string()))??;
+                let new = plugin.run().await?.token()?;
                 *token = new.ok_or(AuthError::UnrefreshableTokenResponse)?;
             }
             request.headers_mut().insert(AUTHORIZATION, token.header.clone());

@@ -7,7 +7,7 @@ use thiserror::Error;
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
 
-/// A limit for the time until a response begins.
+/// A limit for the time until a response begins, or a credential plugin ends.
 #[derive(Clone)]
 pub(super) struct Patience {
     limit: Duration,
@@ -34,16 +34,18 @@ impl Patience {
 
     /// Waits for a response.
     pub(super) async fn wait<T>(&self, response: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+        self.limit(response).await.unwrap_or_else(|limit| Err(NoAnswer(limit).into()))
+    }
+
+    /// Returns what the work returns, or the limit that it has passed.
+    pub(super) async fn limit<T>(&self, work: impl Future<Output = T>) -> Result<T, Duration> {
         if self.is_lost() {
-            return Err(NoAnswer(self.limit).into());
+            return Err(self.limit);
         }
-        match timeout(self.limit, response).await {
-            Ok(result) => result,
-            Err(_) => {
-                self.lose();
-                Err(NoAnswer(self.limit).into())
-            }
-        }
+        timeout(self.limit, work).await.map_err(|_| {
+            self.lose();
+            self.limit
+        })
     }
 
     fn is_lost(&self) -> bool {

@@ -25,6 +25,7 @@ pub(crate) fn auth_reason(error: &AuthError, plugin: Option<&str>) -> String {
         None => "the credential plugin".to_owned(),
     };
     match error {
+        AuthError::AuthExec(what) => format!("{}: {what}", name()),
         AuthError::AuthExecStart(error) => format!("cannot start {}: {error}", name()),
         AuthError::AuthExecRun { out, .. } => {
             let stderr = String::from_utf8_lossy(&out.stderr);

@@ -169,7 +169,7 @@ mod tests {
         // No process listens there by now.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let config = Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
-        let nodes = Api::<Node>::all(client::with_config(config).unwrap());
+        let nodes = Api::<Node>::all(client::with_config(config).await.unwrap());
         let error = nodes.list(&ListParams::default()).await.unwrap_err();
         assert!(is_unreachable(&error), "{error:?}");
         let status = kube::core::Status { code: 503, ..kube::core::Status::default() };

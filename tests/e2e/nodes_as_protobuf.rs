@@ -23,7 +23,7 @@ impl Encodings {
         let kubeconfig = Kubeconfig::read_from(cluster.control_plane.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        let json = node_resource_advertiser::cluster::client::with_config(config).unwrap();
+        let json = node_resource_advertiser::cluster::client::with_config(config).await.unwrap();
         let protobuf = protobuf::client(&json, Objects::Nodes);
         Self { json, protobuf }
     }

@@ -17,7 +17,7 @@ async fn failed_json_patch_test_has_no_causes_in_its_422() {
     let kubeconfig = Kubeconfig::read_from(cluster.control_plane.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    let client = node_resource_advertiser::cluster::client::with_config(config).unwrap();
+    let client = node_resource_advertiser::cluster::client::with_config(config).await.unwrap();
 
     let stale = json!([{"op": "test", "path": "/metadata/uid", "value": "another"}]);
     let response = respond(&client, "node-1", &stale).await;

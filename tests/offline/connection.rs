@@ -117,6 +117,26 @@ fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() 
 }
 
 #[test]
+fn credential_plugin_that_hangs_ends_each_command_with_its_name() {
+    let pid = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hanging-plugin.pid");
+    let user = script_user(&format!("echo $$ > {}; exec sleep 60", pid.display()), "Never");
+    let kubeconfig = kubeconfig("hanging-plugin", "https://127.0.0.1:1", &user);
+    for (command, code) in [("top", 1), ("why", 2), ("doctor", 2), ("plan", 2), ("adopt", 1)] {
+        let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--request-timeout", "1s", command];
+        let output = crate::program(&args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}: {stderr}");
+        let says = "cannot set up the connection to https://127.0.0.1:1/ (context prod): \
+                    the credential plugin \"/bin/sh\": no credentials within 1s";
+        assert!(stderr.contains(says), "{command}: {stderr}");
+        let pid = std::fs::read_to_string(&pid).unwrap();
+        // A process that nobody waits for stays without a command line.
+        let running = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+        assert!(running.is_empty(), "{command}");
+    }
+}
+
+#[test]
 fn missing_credential_plugin_is_named() {
     let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin, \
                 interactiveMode: Never, installHint: Get it from example.com}}";

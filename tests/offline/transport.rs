@@ -35,11 +35,11 @@ impl Server {
     }
 
     /// A client of it, through it as a proxy where that has a scheme.
-    fn client(&self, proxy: Option<&str>) -> Client {
+    async fn client(&self, proxy: Option<&str>) -> Client {
         let url = |start: &str| -> Uri { format!("{start}127.0.0.1:{}", self.port).parse().unwrap() };
         let mut config = Config::new(url("http://"));
         config.proxy_url = proxy.map(url);
-        with_config(config).unwrap()
+        with_config(config).await.unwrap()
     }
 }
 
@@ -92,7 +92,7 @@ async fn body_end(client: &Client, path: &str) -> Option<(Duration, Result<(), k
 async fn body_that_stalls_fails_and_one_of_a_watch_ends_later() {
     for proxy in [None, Some("http://"), Some("socks5://")] {
         let server = Server::start();
-        let client = server.client(proxy);
+        let client = server.client(proxy).await;
         for path in ["/api/v1/nodes?limit=200", "/api/v1/nodes", "/fails?watch=true"] {
             let end = body_end(&client, path).await;
             let (elapsed, end) = end.unwrap_or_else(|| panic!("{proxy:?}: {path} never ends"));
@@ -114,7 +114,7 @@ async fn body_that_stalls_fails_and_one_of_a_watch_ends_later() {
 async fn dead_peer_is_noticed_also_behind_a_proxy() {
     for proxy in [None, Some("http://"), Some("socks5://")] {
         let server = Server::start();
-        let client = server.client(proxy);
+        let client = server.client(proxy).await;
         let request = Request::get("/api/v1/nodes?watch=true").body(Body::empty()).unwrap();
         let response = client.send(request).await.unwrap();
         // As proc(5) has it: the remote address, the state (1: established), the queues, and the
@@ -138,7 +138,7 @@ async fn dead_peer_is_noticed_also_behind_a_proxy() {
 #[tokio::test]
 async fn proxy_receives_the_decoded_user_and_password_of_its_url() {
     let server = Server::start();
-    let client = server.client(Some("http://user:pa%40ss@"));
+    let client = server.client(Some("http://user:pa%40ss@")).await;
     let request = Request::get("/api/v1/nodes").body(Body::empty()).unwrap();
     client.send(request).await.unwrap();
     let heads = server.heads.lock().unwrap();
