@@ -53,11 +53,11 @@ struct DeclaredRule {
     quantity_location: SourceLocation,
 }
 
-/// A resource that a pod template or a quota names; once per object.
+/// A resource that a pod template, a quota or a LimitRange names; once per object.
 #[derive(Clone, Debug)]
 struct ResourceRef {
     resource: String,
-    /// The quantity that one pod requests; 0 in a quota.
+    /// The quantity that one pod requests; 0 in the others.
     amount: Quantity,
     kind: String,
     name: String,
@@ -113,7 +113,9 @@ impl CrossChecks {
                 }),
             }
         };
-        for (resource, path) in resource_refs::of_quota(document) {
+        for (resource, path) in
+            resource_refs::of_quota(document).into_iter().chain(namespace_limits::references(document))
+        {
             add(resource, Quantity::default(), path);
         }
         for pod in pods(document) {

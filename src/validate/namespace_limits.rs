@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::amounts::{self, Place};
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
-use super::resource_refs::quota;
+use super::resource_refs::{names, quota};
 use super::violation::Violation;
 use crate::manifest::{Document, Path};
 use crate::model::quantity::Quantity;
@@ -61,6 +61,12 @@ pub(super) fn default_limits(document: &Document) -> Vec<(String, Quantity)> {
     limits.filter(|(name, _)| is_extended(name)).collect()
 }
 
+/// Returns the extended resources that a LimitRange references, each with the path of its key.
+pub(super) fn references(document: &Document) -> Vec<(String, Path)> {
+    let items = limit_range_items(document).into_iter();
+    items.flat_map(|item| item.references()).filter(|(name, _)| is_extended(name)).collect()
+}
+
 /// An item of a LimitRange: the limits of one type of object.
 struct Item<'t> {
     fields: &'t Map<String, Value>,
@@ -87,6 +93,11 @@ impl Item<'_> {
 
     fn names(&self) -> impl Iterator<Item = &String> {
         MAPS.iter().flat_map(|map| self.amounts(map)).map(|(name, _)| name)
+    }
+
+    fn references(&self) -> Vec<(String, Path)> {
+        let maps = MAPS.iter().filter_map(|map| Some(names(self.fields.get(*map)?.as_object()?, &self.path.key(map))));
+        maps.flatten().collect()
     }
 
     fn value(&self, map: &str, name: &str) -> Option<Quantity> {
@@ -157,6 +168,25 @@ impl Item<'_> {
         {
             let message = format!("default value {default} must equal to defaultRequest value {request} in {name}");
             report("defaultRequest", message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Limits, read_text};
+
+    #[test]
+    fn references_are_found_in_every_field_of_a_limit_range() {
+        for map in MAPS {
+            let text = format!(
+                "apiVersion: v1\nkind: LimitRange\nspec: {{limits: [{{}}, {{{map}: {{example.com/a: 1, cpu: 1}}}}]}}"
+            );
+            let mut found = Vec::new();
+            read_text("a.yaml", text, &Limits::default(), &mut |document| found.extend(references(&document.unwrap())));
+            let found: Vec<_> = found.into_iter().map(|(name, path)| format!("{name} {path}")).collect();
+            assert_eq!(found, [format!("example.com/a spec.limits[1].{map}[example.com/a]")]);
         }
     }
 }

@@ -63,7 +63,7 @@ fn devices(domain: &Value, path: &Path) -> Vec<(String, Path)> {
 }
 
 /// Returns the names of the amounts that are not 0: a request of 0 needs nothing.
-fn names(fields: &Map<String, Value>, path: &Path) -> Vec<(String, Path)> {
+pub(super) fn names(fields: &Map<String, Value>, path: &Path) -> Vec<(String, Path)> {
     let needed = fields.iter().filter(|(_, value)| amounts::quantity(value).is_none_or(|quantity| !quantity.is_zero()));
     needed.map(|(name, _)| (name.clone(), path.key(name))).collect()
 }
