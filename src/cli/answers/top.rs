@@ -233,6 +233,10 @@ mod tests {
     use crate::inspect::diff::rules::{ClusterRule, Rules, Standing};
     use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 
+    fn unready(reason: &str) -> Standing {
+        Standing { unready: Some(reason.to_owned()), ..Standing::default() }
+    }
+
     #[test]
     fn rule_that_needs_attention_is_marked() {
         let cases = [
@@ -246,6 +250,13 @@ mod tests {
                 json!({"allNodes": true}),
                 Standing { is_stale: true, ..Standing::default() },
                 Some("newer than its status"),
+            ),
+            (json!({"allNodes": true}), unready("PatchFailed"), Some("not Ready (PatchFailed).\n")),
+            (json!({"allNodes": true, "paused": true}), unready("Paused"), Some("paused.\n")),
+            (
+                json!({"allNodes": true}),
+                Standing { is_stale: true, ..unready("Progressing") },
+                Some("newer than its status, which no controller has written since.\n"),
             ),
             (json!({"allNodes": true}), Standing::default(), None),
         ];

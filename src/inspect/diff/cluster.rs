@@ -92,8 +92,12 @@ pub(crate) fn present(object: DeserializeGuard<NodeExtendedResource>) -> Cluster
     };
     let counts = status.as_ref().and_then(|status| status.nodes.as_ref());
     let observed = status.as_ref().and_then(|status| status.observed_generation);
+    let mut conditions = status.iter().flat_map(|status| &status.conditions);
     let standing = Standing {
         is_stale: observed != generation,
+        unready: conditions
+            .find(|condition| condition.type_ == "Ready" && condition.status == "False")
+            .map(|condition| condition.reason.clone()),
         conflicted: counts.map(|counts| counts.conflicted).unwrap_or_default(),
         edited,
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use crate::model::api::Reason;
 use crate::model::count::plural;
 use crate::model::ledger::Ledger;
 use crate::model::node::Node;
@@ -29,15 +30,20 @@ pub struct ClusterRule {
 }
 
 /// What is known about a rule of a cluster, besides what it declares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Whether the status describes another version of the rule than the last.
     pub is_stale: bool,
     /// On how many nodes another field manager has set the value.
     pub conflicted: i64,
+    /// The reason why it is not Ready, according to its status.
+    pub unready: Option<String>,
     /// When its spec was last written, or fields together with it, if managedFields record that.
     pub edited: Option<Timestamp>,
 }
+
+/// The reasons that other words of `attention` stand for.
+const IN_OTHER_WORDS: [Reason; 3] = [Reason::Paused, Reason::Conflict, Reason::Contested];
 
 /// The rules of a cluster.
 #[derive(Clone, Debug, Default)]
@@ -170,13 +176,15 @@ impl Rules {
     /// Returns why the values of a rule may differ from what it declares, if its status or a pause says so.
     #[must_use]
     pub fn attention(&self, name: &str) -> Option<String> {
-        let Standing { is_stale, conflicted, .. } = self.standings.get(name).copied().unwrap_or_default();
+        let Standing { is_stale, conflicted, unready, .. } = self.standings.get(name).cloned().unwrap_or_default();
         let paused = self.get(name).is_some_and(|rule| rule.paused);
         let paused = paused.then(|| "paused".to_owned());
         let conflicts = usize::try_from(conflicted).ok().filter(|count| *count > 0);
         let conflicts = conflicts.map(|count| format!("in conflict on {}", plural(count, "node", "nodes")));
         let stale = is_stale.then(|| "newer than its status, which no controller has written since".to_owned());
-        let all: Vec<_> = paused.into_iter().chain(conflicts).chain(stale).collect();
+        let is_said = |reason: &str| is_stale || IN_OTHER_WORDS.iter().any(|said| said.as_str() == reason);
+        let unready = unready.filter(|reason| !is_said(reason)).map(|reason| format!("not Ready ({reason})"));
+        let all: Vec<_> = paused.into_iter().chain(conflicts).chain(stale).chain(unready).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 

@@ -316,3 +316,25 @@ fn diff_rejects_duplicate_and_unnamed_nodes() {
     assert_eq!(preview.len(), 0);
     assert_eq!(preview.add(&node, in_sync(), None), Ok(()));
 }
+
+#[test]
+fn rule_of_the_cluster_has_the_reason_why_it_is_not_ready() {
+    for (conditions, unready) in [
+        (json!([{"type": "Ready", "status": "False", "reason": "PatchFailed"}]), Some("PatchFailed")),
+        (json!([{"type": "Ready", "status": "True", "reason": "Advertised"}]), None),
+        (json!([{"type": "Contested", "status": "False", "reason": "NotContested"}]), None),
+        (json!([]), None),
+    ] {
+        let mut conditions = conditions;
+        for condition in conditions.as_array_mut().unwrap() {
+            condition["message"] = "".into();
+            condition["lastTransitionTime"] = "2026-01-01T00:00:00Z".into();
+        }
+        let object = json!({
+            "apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource", "metadata": {"name": "dongle"},
+            "spec": {"resourceName": DONGLE, "quantity": 4, "allNodes": true}, "status": {"conditions": conditions},
+        });
+        let rule = cluster::present(serde_json::from_value(object).unwrap());
+        assert_eq!(rule.standing.unready.as_deref(), unready, "{conditions}");
+    }
+}
