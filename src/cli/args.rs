@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::duration::parse_duration;
 use super::message::print_message;
 use crate::cluster::client::{self, ConnectError, Connection};
-use crate::cluster::config::ClusterOptions;
+use crate::cluster::config::{ClusterOptions, Timeout};
 use crate::inspect::hint;
 
 /// Selects the cluster, with kubectl's flags.
@@ -46,42 +46,51 @@ pub(super) struct ClusterArgs {
 pub(super) struct ReadArgs {
     #[command(flatten)]
     pub(super) cluster: ClusterArgs,
-    /// How long to wait for an API server that does not respond, from 1s to 60s
+    /// How long to wait for a credential plugin, or an API server that does not respond, at least 1s; 0 for no limit
     ///
     /// It is one limit for the whole command, however many requests it sends. A server that responds may take longer.
     #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "60s", value_parser = request_timeout)]
     request_timeout: Duration,
 }
 
-fn request_timeout(text: &str) -> Result<Duration, String> {
-    let limits = Duration::from_secs(1)..=Duration::from_secs(60);
-    let timeout = parse_duration(text).filter(|timeout| limits.contains(timeout));
-    timeout.ok_or_else(|| "must be a duration from 1s to 60s, such as 15s".to_owned())
+/// Parses a limit for requests. As in kubectl, 0 means none.
+pub(super) fn request_timeout(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Some(Duration::ZERO) => Ok(Duration::MAX),
+        Some(timeout) if timeout >= Duration::from_secs(1) => Ok(timeout),
+        _ => Err("must be a duration of at least 1s, such as 15s, or 0 for no limit".to_owned()),
+    }
 }
 
 impl ReadArgs {
     /// Connects to the cluster, without sending a request yet.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
-        self.cluster.connect_within(Some(self.request_timeout)).await
+        self.cluster.connect_within(self.timeout()).await
     }
 
     /// Connects to the cluster, and prints which cluster it is.
     pub(super) async fn connect_and_print(&self) -> Result<Connection, ConnectError> {
-        let connection = self.connect().await?;
-        self.cluster.print(&connection);
-        Ok(connection)
+        self.cluster.connect_and_print(self.timeout()).await
+    }
+
+    fn timeout(&self) -> Timeout {
+        Timeout::AllRequests(self.request_timeout)
     }
 }
 
 impl ClusterArgs {
     /// Connects to the cluster, without sending a request yet.
     pub(super) async fn connect(&self) -> Result<Connection, ConnectError> {
-        self.connect_within(None).await
+        self.connect_within(Timeout::default()).await
     }
 
-    async fn connect_within(&self, timeout: Option<Duration>) -> Result<Connection, ConnectError> {
+    async fn connect_within(&self, timeout: Timeout) -> Result<Connection, ConnectError> {
         hint::set_cluster_flags(self.kubectl_flags());
-        let options = ClusterOptions {
+        client::connect(&self.options(timeout)).await
+    }
+
+    fn options(&self, timeout: Timeout) -> ClusterOptions {
+        ClusterOptions {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             cluster: self.cluster.clone(),
@@ -92,13 +101,12 @@ impl ClusterArgs {
             as_uid: self.as_uid.clone(),
             as_groups: self.as_group.clone(),
             timeout,
-        };
-        client::connect(&options).await
+        }
     }
 
     /// Connects to the cluster, and prints which cluster it is.
-    pub(super) async fn connect_and_print(&self) -> Result<Connection, ConnectError> {
-        let connection = self.connect().await?;
+    pub(super) async fn connect_and_print(&self, timeout: Timeout) -> Result<Connection, ConnectError> {
+        let connection = self.connect_within(timeout).await?;
         self.print(&connection);
         Ok(connection)
     }
@@ -164,6 +172,20 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn request_timeout_is_read_as_kubectl_reads_it() {
+        for (text, seconds) in [
+            ("0", Some(u64::MAX)),
+            ("0s", Some(u64::MAX)),
+            ("2", Some(2)),
+            ("5m", Some(300)),
+            ("1ms", None),
+            ("x", None),
+        ] {
+            assert_eq!(request_timeout(text).ok().map(|timeout| timeout.as_secs()), seconds, "{text}");
+        }
+    }
 
     #[test]
     fn kubectl_flags_name_the_same_cluster_and_user_to_a_shell() {

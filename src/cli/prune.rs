@@ -14,12 +14,13 @@ use futures::{Stream, StreamExt as _, stream};
 use indicatif::ProgressBar;
 use kube::Client;
 
-use super::args::ClusterArgs;
+use super::args::{ClusterArgs, request_timeout};
 use super::error::Error;
 use super::message::print_message;
 use super::output::{self, progress_style};
 use super::printer::{Line, Printer};
 use super::stop;
+use crate::cluster::config::Timeout;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::election::AtEnd;
 use crate::inspect::hint;
@@ -88,6 +89,9 @@ pub(super) struct Args {
     leader_elect_resource_name: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
+    /// How long to wait for a credential plugin, and for each response of the API server, at least 1s; 0 for no limit
+    #[arg(long, value_name = "DURATION", help_heading = "Cluster", default_value = "60s", value_parser = request_timeout)]
+    request_timeout: Duration,
 }
 
 const AFTER_HELP: &str = "\
@@ -141,7 +145,7 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     if has_to_ask && !confirm::can_ask() {
         return Err(Error::CannotAsk);
     }
-    let client = args.cluster.connect_and_print().await?.client;
+    let client = args.cluster.connect_and_print(Timeout::EachRequest(args.request_timeout)).await?.client;
     if let Some(resource) = args.resource {
         let scope = unrecorded::Scope { resource, nodes: args.node, dry_run: is_dry_run, asks: has_to_ask };
         return unrecorded::run(&client, &scope).await;

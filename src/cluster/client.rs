@@ -5,6 +5,7 @@
 //! its own backoff for every node.
 
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(test)]
 use std::time::Duration;
 
 use http::header::USER_AGENT;
@@ -20,15 +21,12 @@ use tower::{BoxError, ServiceBuilder};
 use tracing::info;
 
 use super::certificates::Connections;
-use super::config::{self, ClusterOptions, ConfigError, Server, Source};
+use super::config::{self, ClusterOptions, ConfigError, Server, Source, Timeout};
 use super::exec::Plugin;
 use super::patience::Patience;
 use super::transport;
 use crate::response::credentials::{auth_reason, plugin, without_userinfo};
 use crate::response::error::chain;
-
-/// The timeout until the head of a response, including the TLS handshake but not the events of a watch.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client and its API server.
 pub struct Connection {
@@ -93,14 +91,10 @@ struct ExpectsHttps;
 /// If there is no such configuration, or it cannot be used.
 pub async fn connect(options: &ClusterOptions) -> Result<Connection, ConnectError> {
     let (config, server, source) = config::load(options)?;
-    let patience = match options.timeout {
-        Some(limit) => Patience::for_all_requests(limit),
-        None => Patience::for_each_request(ANSWER_TIMEOUT),
-    };
     info!(%server, "using the API server");
     let exec = config.auth_info.exec.clone();
     let command = plugin(&config).map(str::to_owned);
-    match with_server(config, server.clone(), source, patience).await {
+    match with_server(config, server.clone(), source, Patience::new(options.timeout)).await {
         Ok(client) => Ok(Connection { client, server }),
         Err(kube::Error::Auth(AuthError::AuthExecStart(source))) => {
             let hint = exec.and_then(|exec| exec.install_hint);
@@ -136,7 +130,7 @@ pub(crate) fn over_new_connections(client: &Client) -> Client {
 pub async fn with_config(config: Config) -> Result<Client, kube::Error> {
     let server = Server::new(&config, None);
     let source = Source::Given(Box::new(config.clone()));
-    with_server(config, server, source, Patience::for_each_request(ANSWER_TIMEOUT)).await
+    with_server(config, server, source, Patience::new(Timeout::default())).await
 }
 
 async fn with_server(
@@ -196,7 +190,7 @@ where
 {
     let server = Server::new(&Config::new(http::Uri::from_static("http://simulated")), None);
     let send = move |request| transport::send(transport.clone(), request, server.clone(), Arc::default());
-    Client::new(ServiceBuilder::new().timeout(ANSWER_TIMEOUT).service_fn(send), "default")
+    Client::new(ServiceBuilder::new().timeout(Duration::from_secs(60)).service_fn(send), "default")
 }
 
 /// Adds the API server to an error without a response. No error from here on quotes credentials.
@@ -281,7 +275,7 @@ mod tests {
         let (config, path) = config("hangs");
         let server = Server::new(&config, None);
         let source = Source::Given(Box::new(config.clone()));
-        let patience = Patience::for_all_requests(Duration::from_secs(1));
+        let patience = Patience::new(Timeout::AllRequests(Duration::from_secs(1)));
         let client = with_server(config, server, source, patience).await.unwrap();
         std::fs::write(&path, "exec sleep 60").unwrap();
         for _ in 0..2 {

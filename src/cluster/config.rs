@@ -34,8 +34,24 @@ pub struct ClusterOptions {
     pub as_uid: Option<String>,
     /// The groups to impersonate.
     pub as_groups: Vec<String>,
-    /// How long a command waits for the API server; `None` for the limits of a process that runs on.
-    pub timeout: Option<Duration>,
+    /// How long to wait for the API server.
+    pub timeout: Timeout,
+}
+
+/// How long to wait for an API server that does not respond, or a credential plugin that does not end.
+#[derive(Clone, Copy, Debug)]
+pub enum Timeout {
+    /// As long for each request.
+    EachRequest(Duration),
+    /// Once for all requests of a command.
+    AllRequests(Duration),
+}
+
+impl Default for Timeout {
+    fn default() -> Self {
+        // It includes the TLS handshake, but not the events of a watch.
+        Self::EachRequest(Duration::from_secs(60))
+    }
 }
 
 /// An API server, as messages name it.
@@ -176,15 +192,20 @@ fn reason(error: &KubeconfigError) -> String {
 /// Finds the configuration: the kubeconfig, or else the pod's service account.
 pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source), ConfigError> {
     let Found { place, paths, kubeconfig, is_asked_for } = read(options);
+    let has_none = kubeconfig.as_ref().is_err_and(is_absent);
     let from_kubeconfig = match kubeconfig {
         Ok(kubeconfig) => use_context(&place, kubeconfig, options),
-        Err(source) if is_absent(&source) && !is_asked_for => Err(ConfigError::Nothing { place: place.clone() }),
+        Err(_) if has_none && options.needs_no_kubeconfig() => {
+            let mut config = Config::new(Uri::default());
+            options.replace(&mut config).map(|()| (config, "none".to_owned()))
+        }
+        Err(_) if has_none && !is_asked_for => Err(ConfigError::Nothing { place: place.clone() }),
         Err(source) => Err(ConfigError::Kubeconfig { place: place.clone(), reason: reason(&source) }),
     };
     let (mut config, context) = match from_kubeconfig {
         Ok((config, context)) => (config, Some(context)),
-        // The user requested this kubeconfig, so another cluster would be wrong.
-        Err(error) if is_asked_for => return Err(error),
+        // The user requested this cluster, so another one would be wrong.
+        Err(error) if is_asked_for || options.server.is_some() => return Err(error),
         // In a pod, use its own cluster. Outside a pod, the reason why that fails is irrelevant.
         Err(error) => (Config::incluster().map_err(|_| error)?, None),
     };
@@ -193,7 +214,7 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
     let source = match &context {
         None => Source::Pod,
         // A pipe is empty after the first read, and reading it again might block.
-        Some(_) if paths.iter().any(|path| path.metadata().is_ok_and(|file| !file.is_file())) => {
+        Some(_) if has_none || paths.iter().any(|path| path.metadata().is_ok_and(|file| !file.is_file())) => {
             Source::Given(Box::new(config.clone()))
         }
         // The current context may change in the meantime.
@@ -320,8 +341,7 @@ impl ClusterOptions {
     /// Replaces the address and the credentials of the context by those that are given.
     fn replace(&self, config: &mut Config) -> Result<(), ConfigError> {
         if let Some(server) = &self.server {
-            let url = server.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")));
-            config.cluster_url = url.ok_or_else(|| ConfigError::Server(server.clone()))?;
+            config.cluster_url = server_url(server, config).ok_or_else(|| ConfigError::Server(server.clone()))?;
         }
         if let Some(token) = &self.token {
             let auth = &mut config.auth_info;
@@ -331,6 +351,12 @@ impl ClusterOptions {
             auth.token = Some(token.clone().into());
         }
         Ok(())
+    }
+
+    /// Returns whether the address of the API server is given, and nothing that only a kubeconfig has.
+    fn needs_no_kubeconfig(&self) -> bool {
+        let Self { kubeconfig, context, cluster, user, server, .. } = self;
+        server.is_some() && kubeconfig.is_none() && context.is_none() && cluster.is_none() && user.is_none()
     }
 
     fn impersonate(&self, config: &mut Config) {
@@ -345,6 +371,18 @@ impl ClusterOptions {
             auth.impersonate_groups = Some(self.as_groups.clone());
         }
     }
+}
+
+/// Returns the URL of an API server. As in kubectl, an address without a scheme means HTTPS only if certificates are given.
+fn server_url(server: &str, config: &Config) -> Option<Uri> {
+    let auth = &config.auth_info;
+    let has_certificate = auth.client_certificate.is_some() || auth.client_certificate_data.is_some();
+    let is_secure = config.root_cert.is_some() || config.accept_invalid_certs || has_certificate;
+    let url = match server.contains("://") {
+        true => server.to_owned(),
+        false => format!("{}://{server}", if is_secure { "https" } else { "http" }),
+    };
+    url.parse::<Uri>().ok().filter(|url| matches!(url.scheme_str(), Some("http" | "https")))
 }
 
 #[cfg(test)]

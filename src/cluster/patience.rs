@@ -7,6 +7,8 @@ use thiserror::Error;
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
 
+use super::config::Timeout;
+
 /// A limit for the time until a response begins, or a credential plugin ends.
 #[derive(Clone)]
 pub(super) struct Patience {
@@ -21,15 +23,13 @@ pub(super) struct Patience {
 struct NoAnswer(Duration);
 
 impl Patience {
-    /// Waits for each request anew, as a process does that runs for months.
-    pub(super) fn for_each_request(limit: Duration) -> Self {
-        Self { limit, lost_at: None }
-    }
-
-    /// Waits once: where a request has been waited for in vain, those that begin within the same time fail at once, so that
-    /// a command of many requests ends after one limit.
-    pub(super) fn for_all_requests(limit: Duration) -> Self {
-        Self { limit, lost_at: Some(Arc::default()) }
+    /// Waits for each request anew, or once: where a request has been waited for in vain, those that begin within the same
+    /// time then fail at once, so that a command of many requests ends after one limit.
+    pub(super) fn new(timeout: Timeout) -> Self {
+        match timeout {
+            Timeout::EachRequest(limit) => Self { limit, lost_at: None },
+            Timeout::AllRequests(limit) => Self { limit, lost_at: Some(Arc::default()) },
+        }
     }
 
     /// Waits for a response.
@@ -78,7 +78,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_after_one_that_got_no_response_are_not_waited_for() {
-        let patience = Patience::for_all_requests(LIMIT);
+        let patience = Patience::new(Timeout::AllRequests(LIMIT));
         assert_eq!(waited(&patience).await, LIMIT);
         assert_eq!(waited(&patience).await, Duration::ZERO);
         // A command that watches tries again.
@@ -89,7 +89,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn controller_waits_for_each_request() {
-        let patience = Patience::for_each_request(LIMIT);
+        let patience = Patience::new(Timeout::EachRequest(LIMIT));
         assert_eq!(waited(&patience).await, LIMIT);
         assert_eq!(waited(&patience).await, LIMIT);
     }

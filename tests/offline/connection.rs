@@ -117,6 +117,30 @@ fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() 
 }
 
 #[test]
+fn address_of_a_server_needs_no_kubeconfig_and_no_scheme() {
+    let url = serving(|stream| {
+        // Until the client gives up.
+        let _ = (&stream).read_to_end(&mut Vec::new());
+    });
+    for (server, command) in [
+        (url.as_str(), &["top"][..]),
+        (url.trim_start_matches("http://"), &["top"]),
+        (&url, &["prune", "--all", "--dry-run"]),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_node-resource-advertiser"))
+            .args(command)
+            .args(["--server", server, "--request-timeout", "1s"])
+            .env_clear()
+            .env("HOME", "/no/such/home")
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let says = format!("{url}/ (context none): no response within 1s");
+        assert!(stderr.contains(&says), "{command:?}: {stderr}");
+    }
+}
+
+#[test]
 fn credential_plugin_that_hangs_ends_each_command_with_its_name() {
     let pid = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hanging-plugin.pid");
     let user = script_user(&format!("echo $$ > {}; exec sleep 60", pid.display()), "Never");
@@ -145,6 +169,19 @@ fn missing_credential_plugin_is_named() {
                  (context prod): No such file or directory";
     assert!(stderr.starts_with(error), "{stderr}");
     assert!(stderr.ends_with("\nGet it from example.com\n"), "{stderr}");
+}
+
+#[test]
+fn limit_of_requests_is_read_as_kubectl_reads_it() {
+    let refusing = kubeconfig("limit", "http://127.0.0.1:1", "{}");
+    for (limit, says) in [
+        ("0", "cannot reach the API server"),
+        ("5m", "cannot reach the API server"),
+        ("1ms", "must be a duration of at least 1s, such as 15s, or 0 for no limit"),
+    ] {
+        let stderr = fail("plan", &refusing, &["--request-timeout", limit]);
+        assert!(stderr.contains(says), "{limit}: {stderr}");
+    }
 }
 
 #[test]

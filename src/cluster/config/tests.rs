@@ -62,12 +62,26 @@ fn flags_replace_parts_of_the_context() {
     assert_eq!(url(&with(|options, name| options.cluster = Some(name), "e")).unwrap_err(), none);
     let none = "it has no user \"w\"; use --user with one of: u, v";
     assert_eq!(url(&with(|options, name| options.user = Some(name), "w")).unwrap_err(), none);
-    let none = "--server \"a.example\" is not an address of an API server, such as https://10.0.0.1:6443";
-    assert_eq!(url(&server("a.example")).unwrap_err(), none);
+    assert_eq!(url(&server("127.0.0.1:8001")).unwrap(), "http://127.0.0.1:8001/");
+    let none = "--server \"ftp://a.example\" is not an address of an API server, such as https://10.0.0.1:6443";
+    assert_eq!(url(&server("ftp://a.example")).unwrap_err(), none);
     let user = used(&with(|options, name| options.user = Some(name), "v")).unwrap().auth_info;
     assert!(user.exec.is_none() && user.username.as_deref() == Some("v"));
     let token = used(&with(|options, token| options.token = Some(token), "t")).unwrap().auth_info;
     assert!(token.exec.is_none() && token.token.is_some(), "no plugin runs");
+}
+
+#[test]
+fn address_without_a_scheme_means_https_where_certificates_are_given() {
+    let url = |set: fn(&mut Config)| {
+        let mut config = Config::new(Uri::from_static("http://127.0.0.1:1"));
+        set(&mut config);
+        server_url("a.example:6443", &config).unwrap().to_string()
+    };
+    assert_eq!(url(|_| ()), "http://a.example:6443/");
+    assert_eq!(url(|config| config.root_cert = Some(Vec::new())), "https://a.example:6443/");
+    assert_eq!(url(|config| config.accept_invalid_certs = true), "https://a.example:6443/");
+    assert_eq!(url(|config| config.auth_info.client_certificate = Some("a.pem".to_owned())), "https://a.example:6443/");
 }
 
 #[test]
