@@ -1,12 +1,13 @@
 //! Arguments that several commands share.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::duration::parse_duration;
 use super::message::print_message;
 use crate::cluster::client::{self, ConnectError, Connection};
-use crate::cluster::config::{ClusterOptions, Timeout};
+use crate::cluster::config::{self, ClusterOptions, Timeout};
 use crate::inspect::hint;
 
 /// Selects the cluster, with kubectl's flags.
@@ -87,6 +88,11 @@ impl ClusterArgs {
     async fn connect_within(&self, timeout: Timeout) -> Result<Connection, ConnectError> {
         hint::set_cluster_flags(self.kubectl_flags());
         client::connect(&self.options(timeout)).await
+    }
+
+    /// Returns the contexts of the kubeconfig.
+    pub(super) fn contexts(&self) -> Option<BTreeSet<String>> {
+        config::contexts(&self.options(Timeout::default()))
     }
 
     fn options(&self, timeout: Timeout) -> ClusterOptions {

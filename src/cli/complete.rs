@@ -14,6 +14,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
+use super::answers::answer::names_kind;
 use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::print;
@@ -46,6 +47,7 @@ enum Directive {
 
 pub(super) async fn run(mut args: Args, command: Command) -> Result<(), Error> {
     let command = plugin::without_controller(command);
+    split_value(&mut args.words);
     // Without a command, a plugin runs `top`; options before a command belong to it. The last word is yet to be completed.
     if args.words.len() > 1 && args.words.first().is_some_and(|first| first.to_string_lossy().starts_with('-')) {
         let last = args.words.pop();
@@ -64,6 +66,16 @@ pub(super) async fn run(mut args: Args, command: Command) -> Result<(), Error> {
     let directive = if takes_file(&command, &args.words) { Directive::Files } else { Directive::NoFiles };
     let candidates = candidates(command, args.words);
     print(&text(candidates, directive))
+}
+
+/// Separates the value that is typed after `--option=`: kubectl's shells put what is before it in front of candidates.
+fn split_value(words: &mut Vec<OsString>) {
+    let last = words.last().and_then(|word| word.to_str()).filter(|word| word.starts_with("--"));
+    if let Some((option, value)) = last.and_then(|word| word.split_once('=')) {
+        let [option, value] = [option, value].map(OsString::from);
+        words.pop();
+        words.extend([option, value]);
+    }
 }
 
 /// Returns whether the last of the words is the name of a file, according to the option before it, or the command.
@@ -127,6 +139,9 @@ enum Kind {
     Resource,
     Namespace,
     Rule,
+    /// A node, or with `ner/` a rule.
+    NodeOrRule,
+    Context,
 }
 
 impl Kind {
@@ -137,6 +152,7 @@ impl Kind {
             "--node" => Self::Node,
             "--rule" => Self::Rule,
             "--resource" => Self::Resource,
+            "--context" => Self::Context,
             _ => return None,
         })
     }
@@ -144,12 +160,23 @@ impl Kind {
     /// Returns what the argument of a command names, and the argument.
     fn of_argument(command: &str) -> Option<(Self, &'static str)> {
         Some(match command {
-            "node" | "history" => (Self::Node, "name"),
+            "node" => (Self::Node, "name"),
+            "history" => (Self::NodeOrRule, "name"),
             "resource" => (Self::Resource, "name"),
             "pod" => (Self::Pod, "pod"),
             "why" => (Self::WaitingPod, "pod"),
             _ => return None,
         })
+    }
+
+    /// Returns what a word names, which may be typed as TYPE/NAME, and the name.
+    fn of_word(self, word: &str) -> (Self, &str) {
+        let (typed, name) = word.split_once('/').unwrap_or_default();
+        match self {
+            Self::Node | Self::NodeOrRule if names_kind(typed, "node", "no") => (Self::Node, name),
+            Self::NodeOrRule if names_kind(typed, "nodeextendedresource", "ner") => (Self::Rule, name),
+            _ => (self, word),
+        }
     }
 }
 
@@ -180,10 +207,19 @@ impl Subject {
 
     /// Returns the names in the cluster that begin as it is typed, if it can be asked.
     async fn names(&self, word: &str) -> Option<BTreeSet<String>> {
+        let (kind, name) = self.kind.of_word(word);
+        let typed = word.strip_suffix(name).unwrap_or_default();
+        let names =
+            if kind == Kind::Context { self.cluster.contexts() } else { self.names_in_cluster(kind, name).await };
+        Some(names?.into_iter().map(|name| format!("{typed}{name}")).collect())
+    }
+
+    async fn names_in_cluster(&self, kind: Kind, word: &str) -> Option<BTreeSet<String>> {
         let client = self.cluster.connect().await.ok()?.client;
         let all = ListParams::default();
-        match self.kind {
-            Kind::Node => names(&Api::<Node>::all(client), &all, word).await,
+        match kind {
+            Kind::Context => None,
+            Kind::Node | Kind::NodeOrRule => names(&Api::<Node>::all(client), &all, word).await,
             Kind::Namespace => names(&Api::<Namespace>::all(client), &all, word).await,
             Kind::Rule => names(&Api::<NodeExtendedResource>::all(client), &all, word).await,
             Kind::Pod => pods(client, self.namespace.as_deref(), word, &all).await,
@@ -227,10 +263,17 @@ async fn pods(client: Client, namespace: Option<&str>, word: &str, params: &List
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use clap::CommandFactory as _;
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::BoxError;
 
     use super::*;
     use crate::cli::Cli;
+    use crate::cluster::client;
 
     fn words(words: &[&str]) -> Vec<OsString> {
         words.iter().map(OsString::from).collect()
@@ -255,7 +298,8 @@ mod tests {
     fn name_is_completed_only_where_one_is_expected() {
         for (line, expected) in [
             (&["node", ""][..], Some((Kind::Node, None))),
-            (&["history", "no"], Some((Kind::Node, None))),
+            (&["history", "no"], Some((Kind::NodeOrRule, None))),
+            (&["top", "--context", ""], Some((Kind::Context, None))),
             (&["resource", "example.com/d"], Some((Kind::Resource, None))),
             (&["why", "-n", "team", "po"], Some((Kind::WaitingPod, Some("team")))),
             (&["pod", "-n", "team", "po"], Some((Kind::Pod, Some("team")))),
@@ -273,6 +317,62 @@ mod tests {
             let subject = Subject::of(Cli::command(), &words(line));
             let found = subject.as_ref().map(|subject| (subject.kind, subject.namespace.as_deref()));
             assert_eq!(found, expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn value_after_an_equals_sign_is_completed_as_if_it_were_a_word() {
+        for (typed, split) in [
+            (&["pod", "--namespace=te"][..], &["pod", "--namespace", "te"][..]),
+            (&["prune", "--node="], &["prune", "--node", ""]),
+            (&["prune", "--node=a", "--ru"], &["prune", "--node=a", "--ru"]),
+            (&["top", "-l", "pool=a"], &["top", "-l", "pool=a"]),
+            (&[], &[]),
+        ] {
+            let mut found = words(typed);
+            split_value(&mut found);
+            assert_eq!(found, words(split));
+        }
+    }
+
+    #[test]
+    fn name_is_completed_after_its_kind() {
+        for (kind, word, expected) in [
+            (Kind::Node, "node/a", (Kind::Node, "a")),
+            (Kind::NodeOrRule, "no/", (Kind::Node, "")),
+            (Kind::NodeOrRule, "ner/d", (Kind::Rule, "d")),
+            (Kind::NodeOrRule, "a", (Kind::NodeOrRule, "a")),
+            (Kind::Node, "ner/d", (Kind::Node, "ner/d")),
+            (Kind::Resource, "example.com/d", (Kind::Resource, "example.com/d")),
+        ] {
+            assert_eq!(kind.of_word(word), expected, "{word}");
+        }
+    }
+
+    /// Serves the metadata of 601 pods, in pages of 300.
+    fn pages() -> (Api<Pod>, Arc<AtomicUsize>) {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&requests);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            let token = request.uri().query().and_then(|query| query.split("continue=").nth(1));
+            let start = token.map_or(0, |token| token.parse::<usize>().unwrap());
+            let name = |number| json!({"metadata": {"name": format!("pod-{number:03}")}});
+            let items: Vec<_> = (start..601).take(300).map(name).collect();
+            let more = if start + 300 < 601 { (start + 300).to_string() } else { String::new() };
+            let page = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                "metadata": {"continue": more}, "items": items});
+            async move { Ok::<_, BoxError>(http::Response::new(Body::from(page.to_string().into_bytes()))) }
+        });
+        (Api::all(client::over(service)), requests)
+    }
+
+    #[tokio::test]
+    async fn names_are_read_page_by_page_until_there_are_enough() {
+        for (prefix, found, pages_read) in [("pod-600", 1, 3), ("pod-3", 100, 3), ("pod-", 600, 2), ("web", 0, 3)] {
+            let (pods, requests) = pages();
+            let names = names(&pods, &ListParams::default(), prefix).await.unwrap();
+            assert_eq!((names.len(), requests.load(Ordering::Relaxed)), (found, pages_read), "{prefix}");
         }
     }
 

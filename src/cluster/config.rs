@@ -1,5 +1,6 @@
 //! Selects the cluster: the kubeconfig and its context, or the pod's service account.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -228,6 +229,12 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
     options.impersonate(&mut config);
     let server = Server::new(&config, context);
     Ok((config, server, source))
+}
+
+/// Returns the contexts of the kubeconfig, if it can be read.
+pub(crate) fn contexts(options: &ClusterOptions) -> Option<BTreeSet<String>> {
+    let contexts = read(options).kubeconfig.ok()?.contexts.into_iter();
+    Some(contexts.map(|context| context.name).collect())
 }
 
 /// The result of searching for a kubeconfig.

@@ -272,7 +272,7 @@ impl Shown {
 }
 
 /// Returns whether a word names a kind as kubectl takes it before a name: `pod`, `pods` or `po`.
-pub(super) fn names_kind(word: &str, kind: &str, short: &str) -> bool {
+pub(crate) fn names_kind(word: &str, kind: &str, short: &str) -> bool {
     word == kind || word == short || word.strip_suffix('s') == Some(kind)
 }
 
