@@ -5,7 +5,7 @@ use clap::Command;
 use clap::builder::Styles;
 use clap::error::ErrorKind;
 
-use super::wrap::{WIDTH, wrapped};
+use super::wrap::{WIDTH, lines};
 
 /// The commands by what people want of them. All others come last.
 const GROUPS: [(&str, &[&str]); 4] = [
@@ -67,9 +67,8 @@ fn within_width(help: &str) -> String {
             let start = line.rfind("  ").map(|at| at + 2).unwrap_or_default();
             let (before, about) = line.split_at(start);
             let indent = " ".repeat(width(before));
-            let lines = wrapped(about, &indent).join("\n");
             text += before;
-            text += lines.trim_start();
+            text += &lines(about, WIDTH.saturating_sub(indent.len())).join(&format!("\n{indent}"));
         }
         text.push('\n');
     }

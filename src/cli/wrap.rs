@@ -1,17 +1,35 @@
-//! Text in lines for a terminal of 80 columns.
+//! Text in lines that fit a terminal.
 
+use console::Term;
+
+/// The width of help, and of texts without a terminal.
 pub(super) const WIDTH: usize = 80;
+/// The least width of a terminal for which lines are wrapped.
+const MIN: usize = 40;
 
-/// Returns a text in lines of at most 80 columns, each after an indent. A word that is longer has a line of its own.
+/// Returns the width of the terminal, if standard output is one.
+pub(super) fn width() -> Option<usize> {
+    // A test prints the same wherever it runs.
+    let size = if cfg!(test) { None } else { Term::stdout().size_checked() };
+    size.map(|(_, columns)| usize::from(columns).max(MIN))
+}
+
+/// Returns a text in lines that fit the terminal, or 80 columns, each after an indent.
 pub(super) fn wrapped(text: &str, indent: &str) -> Vec<String> {
+    let width = width().unwrap_or(WIDTH).saturating_sub(indent.chars().count());
+    lines(text, width).into_iter().map(|line| format!("{indent}{line}")).collect()
+}
+
+/// Returns a text in lines of at most this width. A word that is longer has a line of its own.
+pub(super) fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::<String>::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(format!("{indent}{word}")),
+            _ => lines.push(word.to_owned()),
         }
     }
     lines

@@ -12,6 +12,7 @@ use crate::cli::args::ReadArgs;
 use crate::cli::message::print_notes;
 use crate::cli::output::{API_VERSION, has_colour, print};
 use crate::cli::table::{self, Row};
+use crate::cli::wrap;
 use crate::cluster::client::ConnectError;
 use crate::inspect::diff::label_filter::LabelFilter;
 use crate::inspect::inventory::error::ReadError;
@@ -133,7 +134,11 @@ pub(crate) trait Answer: Serialize {
         let (headings, rows) = self.table(is_wide);
         let table = match rows.is_empty() {
             true => String::new(),
-            false => table::render(&headings, &rows, has_colour(&std::io::stdout())),
+            // Nothing is broken in what may be copied from a wide table.
+            false => {
+                let width = if is_wide { None } else { wrap::width() };
+                table::render(&headings, &rows, has_colour(&std::io::stdout()), width)
+            }
         };
         self.remarks().into_iter().fold(table, |text, remark| text + &printable(&sentence(&remark)) + "\n")
     }

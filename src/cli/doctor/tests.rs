@@ -21,7 +21,7 @@ fn report_names_every_object_when_it_is_wide() {
     let report = Report::new(&cluster);
     let text = |is_wide| {
         let (headings, rows) = report.table(is_wide);
-        table::render(&headings, &rows, false)
+        table::render(&headings, &rows, false, None)
     };
     assert!(text(false).contains("Pod default/a, default/b and 2 more   error"), "{}", text(false));
     assert!(!text(false).contains("default/d") && text(true).contains("   └─ default/d\n"), "{}", text(true));
