@@ -202,4 +202,6 @@ fn assert_found(check: &str, severity: Severity, text: &str, plant: impl FnOnce(
     let [(by, how, problem)] = &found[..] else { panic!("{check}, {text}: {found:#?}") };
     assert_eq!((*by, *how), (check, severity), "{problem}");
     assert!(problem.contains(text), "{problem}\nlacks {text}");
+    // Whoever is on call has the cluster, and not the repository.
+    assert!(!problem.contains("deploy/") && !problem.contains("docs/"), "{problem}");
 }

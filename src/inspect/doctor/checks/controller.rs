@@ -90,7 +90,7 @@ fn without_lease(snapshot: &Snapshot) -> Finding {
     }
     let problem = format!("no Lease of a controller exists: {CONSEQUENCE}");
     let fix = match snapshot.deployments.as_deref().unwrap_or_default() {
-        [] => "install the controller: helm install, or kubectl apply -f deploy/install.yaml".to_owned(),
+        [] => "install the controller: helm install, or kubectl apply -f install.yaml of the release".to_owned(),
         [deployment, ..] => describe(&ObjectName::of("Deployment", &deployment.metadata)),
     };
     Finding::error(missing, problem, fix)

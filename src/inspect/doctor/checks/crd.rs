@@ -18,7 +18,11 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let object = || vec![ObjectName::new("CustomResourceDefinition", own.metadata.name.clone().unwrap_or_default())];
     let missing = || {
         let problem = "it is not installed, so there are no rules".to_owned();
-        vec![Finding::error(object(), problem, "install node-resource-advertiser, see docs/install.md")]
+        vec![Finding::error(
+            object(),
+            problem,
+            "install node-resource-advertiser: helm install, or kubectl apply -f install.yaml of the release",
+        )]
     };
     // Who may not read the CRD sees that the kind is not served.
     if let Ok(None) = snapshot.rules {

@@ -8,7 +8,7 @@ use crate::model::api::FIELD_MANAGER;
 pub(super) fn protection(snapshot: &Snapshot) -> Outcome {
     snapshot.installed()?;
     let policies = known(&snapshot.protection)?;
-    let fix = "kubectl apply --server-side -f deploy/protect.yaml, or helm upgrade with protect.enabled=true";
+    let fix = "helm upgrade with protect.enabled=true, or apply protect.yaml of the release";
     let consequence = "a node that reboots may lose its values for a moment, and pods with them";
     Ok(check(
         policies,
@@ -23,7 +23,7 @@ pub(super) fn protection(snapshot: &Snapshot) -> Outcome {
 pub(super) fn confinement(snapshot: &Snapshot) -> Outcome {
     snapshot.installed()?;
     let policies = known(&snapshot.confinement)?;
-    let fix = "helm upgrade with policy.enabled=true, or apply deploy/install.yaml again";
+    let fix = "helm upgrade with policy.enabled=true, or apply install.yaml of the release again";
     let consequence = "its permission to patch nodes/status lets it change nearly everything on a node";
     let kind = "ValidatingAdmissionPolicy";
     let mut findings = check(policies, [kind, FIELD_MANAGER], "confines the controller", consequence, fix);

@@ -112,7 +112,7 @@ pub(super) fn resets(snapshot: &Snapshot) -> Outcome {
             "the kubelet has reset {resource} to 0 within the last hour{times}, as Events report: pods that start \
              or run may be rejected"
         );
-        let fix = "install the policy for reboots (deploy/protect.yaml, Kubernetes 1.36 and later); if its kubelet \
+        let fix = "install the policy for reboots (helm upgrade with protect.enabled=true, Kubernetes 1.36 and later); if its kubelet \
                    does so at every restart, upgrade the kubelet";
         Finding::warning(nodes.into_keys().map(|node| ObjectName::new("Node", node)).collect(), problem, fix)
     });
