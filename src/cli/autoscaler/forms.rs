@@ -76,10 +76,7 @@ impl Form {
             }
             (_, Format::Text) => Ok(pairs.iter().map(|(key, value)| format!("{key}={value}\n")).collect()),
             (Self::Tags(Tags::Aws), _) => {
-                let name = name.ok_or_else(|| {
-                    let why = "the tags of an Auto Scaling group contain its name: give it with --group";
-                    AutoscalerError::Arguments(why.to_owned())
-                })?;
+                let name = needed(name, "the tags of an Auto Scaling group contain its name: give it with --group")?;
                 let tags: Vec<_> = pairs.iter().map(|(key, value)| AwsTag::new(name, key, value)).collect();
                 render::value(&tags, format)
             }
@@ -91,9 +88,16 @@ impl Form {
                 }
                 render::value(&objects, format)
             }
-            (Self::Gardener, _) => render::value(&worker(name, &pairs), format),
+            (Self::Gardener, _) => {
+                let name = needed(name, "a Shoot names its worker pools: give the name with --group")?;
+                render::value(&worker(name, &pairs), format)
+            }
         }
     }
+}
+
+fn needed<'n>(name: Option<&'n str>, why: &str) -> Result<&'n str, AutoscalerError> {
+    name.ok_or_else(|| AutoscalerError::Arguments(why.to_owned()))
 }
 
 fn texts(values: &BTreeMap<String, Quantity>) -> BTreeMap<String, String> {
@@ -141,12 +145,9 @@ impl<'t> AwsTag<'t> {
 }
 
 /// Returns a part of a Shoot.
-fn worker(name: Option<&str>, capacity: &BTreeMap<String, String>) -> Value {
-    let mut worker = json!({"providerConfig": {"nodeTemplate": {"virtualCapacity": capacity}}});
-    if let Some(name) = name {
-        worker["name"] = json!(name);
-    }
-    json!({"spec": {"provider": {"workers": [worker]}}})
+fn worker(name: &str, capacity: &BTreeMap<String, String>) -> Value {
+    let config = json!({"nodeTemplate": {"virtualCapacity": capacity}});
+    json!({"spec": {"provider": {"workers": [{"name": name, "providerConfig": config}]}}})
 }
 
 #[cfg(test)]
@@ -229,6 +230,7 @@ mod tests {
         let expected = json!({"spec": {"provider": {"workers": [{"name": "workers", "providerConfig": config}]}}});
         assert_eq!(json_of(Form::Gardener, DONGLE), expected);
         assert!(Form::Gardener.render(&group(DONGLE), None, Format::Text).is_err());
-        assert!(!Form::Gardener.render(&group(DONGLE), None, Format::Yaml).unwrap().contains("name:"));
+        let nameless = Form::Gardener.render(&group(DONGLE), None, Format::Yaml).unwrap_err().to_string();
+        assert!(nameless.contains("--group"), "{nameless}");
     }
 }

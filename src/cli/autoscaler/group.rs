@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::inspect::overlays::label_keys::LabelKey;
 use crate::model::count::{NAMED, few};
 use crate::model::label::{excerpt, is_label_value, is_qualified_name};
-use crate::model::node::{ApiNode, FactNames, Interner, Node};
+use crate::model::node::{ApiNode, Fact, FactNames, Interner, Node};
 use crate::model::quantity::Quantity;
 use crate::planner::input::PlanningInput;
 use crate::planner::rules::{Rule, RuleSet};
@@ -127,10 +127,13 @@ impl Group {
             Outcome::LedgerFull => {
                 self.problems.push(format!("rule {name}: the annotation of a node has no room for one more resource"));
             }
-            Outcome::QuantityUnknown { why, .. } => self.problems.push(format!(
-                "rule {name} declares {}: {why}; give its label with --labels, or a default in the rule",
-                rule.quantity
-            )),
+            Outcome::QuantityUnknown { why, .. } => {
+                let remedy = match rule.quantity.fact() {
+                    Some(Fact::Label(_)) => "give its label with --labels, or a default in the rule",
+                    _ => "it is unknown before there is a node: give a default in the rule",
+                };
+                self.problems.push(format!("rule {name} declares {}: {why}; {remedy}", rule.quantity));
+            }
             // A new node has neither values nor pods.
             other => self.problems.push(format!("rule {name} is not advertised on a new node: {other:?}")),
         }
@@ -214,6 +217,11 @@ mod tests {
 
         let tied = group(&[("a", json!({"allNodes": true})), ("b", json!({"allNodes": true, "quantity": 5}))], "");
         assert!(tied.notes[0].starts_with("rules a and b have the same priority"), "{:?}", tied.notes);
+
+        let memory = json!({"resource": {"name": "memory", "divisor": "1Gi"}, "max": 900});
+        let memory = group(&[("mem", json!({"allNodes": true, "quantity": null, "quantityFrom": memory}))], "");
+        assert!(memory.problems[0].ends_with("give a default in the rule"), "{:?}", memory.problems);
+        assert!(!memory.problems[0].contains("--labels"), "{:?}", memory.problems);
 
         let late = json!({"nodeSelector": {"matchLabels": {"feature.node.kubernetes.io/usb": "true"}}});
         let late = group(&[("late", late)], "feature.node.kubernetes.io/usb=true");
