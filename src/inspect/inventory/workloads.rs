@@ -1,7 +1,9 @@
 //! Workloads: which pods they have, and why they have no more.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Client;
@@ -17,8 +19,10 @@ use crate::inspect::lists::{self, requests};
 use crate::model::label;
 use crate::response::request_error::RequestError;
 
-/// The most workloads that are read because of their Events.
+/// The most workloads whose pods cannot be created that an answer has.
 const MOST_FAILING: usize = 20;
+/// How many workloads are read at the same time.
+const READS: usize = 8;
 
 /// A kind of workload.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,24 +105,40 @@ pub(crate) async fn workload(
     Ok(Some(Workload { name: shown, selector: spec.selector, pods }))
 }
 
-/// Returns the workloads whose pods cannot be created, of one namespace or of all, according to Events. A workload that has
-/// all its pods by now does not count.
-pub(crate) async fn failing_in(client: &Client, namespace: Option<&str>) -> Result<Vec<Failing>, RequestError> {
-    let requests = requests(client);
-    let mut found = Vec::new();
-    for failing in failing(events(&requests, namespace, "").await?).into_iter().take(MOST_FAILING) {
-        let (word, name) = failing.name.split_once('/').unwrap_or_default();
-        let Some(kind) = Kind::named(word) else { continue };
-        let is_short = match read(&requests, kind, &failing.namespace, name).await {
-            Ok(object) => object.is_some_and(|object| Pods::of(&object.spec, &object.status).is_short()),
-            // It cannot be read, and the Event remains.
-            Err(_) => true,
-        };
-        if is_short {
-            found.push(failing);
-        }
+/// The workloads whose pods cannot be created, as far as they were looked at.
+#[derive(Debug, Default)]
+pub(crate) struct FailingWorkloads {
+    pub(crate) found: Vec<Failing>,
+    /// How many more have Events of such pods.
+    pub(crate) unread: usize,
+}
+
+/// Returns the workloads whose pods cannot be created, of one namespace or of all, according to Events, those with the last
+/// Events first. A workload that has all its pods by now does not count.
+pub(crate) async fn failing_in(client: &Client, namespace: Option<&str>) -> Result<FailingWorkloads, RequestError> {
+    let requests = &requests(client);
+    let with_events = failing(events(requests, namespace, "").await?);
+    let mut workloads = FailingWorkloads { found: Vec::new(), unread: with_events.len() };
+    let read = |failing: Failing| async move { is_short(requests, &failing).await.then_some(failing) };
+    let mut reads = stream::iter(with_events).map(read).buffered(READS);
+    while workloads.found.len() < MOST_FAILING
+        && let Some(failing) = reads.next().await
+    {
+        workloads.found.extend(failing);
+        workloads.unread -= 1;
     }
-    Ok(found)
+    Ok(workloads)
+}
+
+/// Returns whether a workload has too few pods.
+async fn is_short(requests: &Requests, failing: &Failing) -> bool {
+    let (word, name) = failing.name.split_once('/').unwrap_or_default();
+    let Some(kind) = Kind::named(word) else { return false };
+    match read(requests, kind, &failing.namespace, name).await {
+        Ok(object) => object.is_some_and(|object| Pods::of(&object.spec, &object.status).is_short()),
+        // It cannot be read, and the Event remains.
+        Err(_) => true,
+    }
 }
 
 async fn read(requests: &Requests, kind: &Kind, namespace: &str, name: &str) -> Result<Option<Object>, RequestError> {
@@ -139,7 +159,7 @@ async fn events(requests: &Requests, namespace: Option<&str>, about: &str) -> Re
     lists::list(requests, &path, params, |Stored(event)| Some(event)).await
 }
 
-/// Returns the workloads that Events are about, each with the last one.
+/// Returns the workloads that Events are about, each with the last one; those with the latest first.
 fn failing(events: Vec<Event>) -> Vec<Failing> {
     let mut last = BTreeMap::new();
     for event in events {
@@ -154,11 +174,9 @@ fn failing(events: Vec<Event>) -> Vec<Failing> {
             *seen = (time, message.clone());
         }
     }
-    let failing = |((namespace, name), (_, message)): ((String, String), (_, String))| Failing {
-        namespace,
-        name,
-        failure: message,
-    };
+    let mut last: Vec<_> = last.into_iter().collect();
+    last.sort_by_key(|(_, (time, _))| Reverse(*time));
+    let failing = |((namespace, name), (_, failure))| Failing { namespace, name, failure };
     last.into_iter().map(failing).collect()
 }
 
@@ -228,6 +246,8 @@ impl Pods {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
@@ -292,6 +312,39 @@ mod tests {
         ];
         let found = failing(events);
         let found: Vec<_> = found.iter().map(|failing| (&*failing.name, &*failing.failure)).collect();
-        assert_eq!(found, [("job/b", "later"), ("replicaset/a", "other")]);
+        assert_eq!(found, [("job/b", "later"), ("replicaset/a", "other")], "the last first");
+    }
+
+    /// Returns a client of a server with Events of pods that these ReplicaSets cannot create; those named `web-…` exist.
+    fn with_events_of(names: Vec<String>) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let event = |name: &String| {
+                let object = json!({"kind": "ReplicaSet", "name": name, "namespace": "team"});
+                json!({"metadata": {}, "involvedObject": object, "message": "exceeded quota"})
+            };
+            let (code, body) = match path.rsplit_once('/') {
+                Some((_, "events")) => {
+                    (200, json!({"metadata": {}, "items": names.iter().map(event).collect::<Value>()}))
+                }
+                Some((_, name)) if name.starts_with("web-") => (200, json!({"spec": {"replicas": 1}})),
+                _ => (404, json!({"kind": "Status", "status": "Failure", "code": 404})),
+            };
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async { Ok::<_, tower::BoxError>(response.unwrap()) }
+        });
+        Client::new(service, "team")
+    }
+
+    #[tokio::test]
+    async fn workloads_that_are_gone_do_not_hide_one_that_is_short() {
+        let gone = (0..MOST_FAILING).map(|at| format!("gone-{at:02}"));
+        let client = with_events_of(gone.chain(["web-1".to_owned()]).collect());
+        let FailingWorkloads { found, unread } = failing_in(&client, Some("team")).await.unwrap();
+        assert_eq!(found.iter().map(|failing| &*failing.name).collect::<Vec<_>>(), ["replicaset/web-1"]);
+        assert_eq!(unread, 0);
+        let client = with_events_of((0..MOST_FAILING + 3).map(|at| format!("web-{at:02}")).collect());
+        let FailingWorkloads { found, unread } = failing_in(&client, Some("team")).await.unwrap();
+        assert_eq!((found.len(), unread), (MOST_FAILING, 3));
     }
 }

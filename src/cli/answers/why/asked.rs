@@ -7,8 +7,10 @@ use crate::cli::answers::answer::AnswerError;
 use crate::cli::answers::pod::Place;
 use crate::inspect::inventory::placement::Placement;
 use crate::inspect::inventory::pods::PodEntry;
-use crate::inspect::inventory::workloads::{self, Failing, Kind, Workload};
+use crate::inspect::inventory::workloads::{self, Failing, FailingWorkloads, Kind, Workload};
 use crate::inspect::inventory::{Inventory, read};
+use crate::model::count::plural;
+use crate::response::request_error::RequestError;
 
 /// Names pods.
 #[derive(Debug, clap::Args)]
@@ -86,15 +88,24 @@ impl Asked {
 async fn waiting(client: &Client, namespace: Option<&str>) -> Result<Group, AnswerError> {
     let everything = Selector::default();
     let (pods, failing) =
-        tokio::join!(read::waiting_pods(client, namespace, &everything), workloads::failing_in(client, namespace),);
-    let (failing, gap) = match failing {
-        Ok(failing) => (failing, None),
-        Err(error) => (
-            Vec::new(),
-            Some(format!("events cannot be listed: workloads whose pods cannot be created are missing ({error})")),
-        ),
-    };
+        tokio::join!(read::waiting_pods(client, namespace, &everything), workloads::failing_in(client, namespace));
+    let gap = failing_gap(&failing);
+    let failing = failing.map(|failing| failing.found).unwrap_or_default();
     Ok(Group { namespace: namespace.map(str::to_owned), workload: None, pods: pods?, failing, gap })
+}
+
+/// Returns which workloads are missing in an answer.
+fn failing_gap(failing: &Result<FailingWorkloads, RequestError>) -> Option<String> {
+    match failing {
+        Ok(FailingWorkloads { unread: 0, .. }) => None,
+        Ok(FailingWorkloads { unread, .. }) => {
+            let more = plural(*unread, "more workload has", "more workloads have");
+            Some(format!("{more} FailedCreate events, and may be unable to create pods"))
+        }
+        Err(error) => {
+            Some(format!("events cannot be listed: workloads whose pods cannot be created are missing ({error})"))
+        }
+    }
 }
 
 async fn of_workload(client: &Client, kind: &'static Kind, place: &Place) -> Result<Group, AnswerError> {
@@ -142,6 +153,15 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workloads_that_were_not_looked_at_are_a_gap() {
+        let gap = |unread| failing_gap(&Ok(FailingWorkloads { found: Vec::new(), unread }));
+        assert_eq!(gap(0), None);
+        let expected = "1 more workload has FailedCreate events, and may be unable to create pods";
+        assert_eq!(gap(1).as_deref(), Some(expected));
+        assert!(gap(1234).is_some_and(|gap| gap.starts_with("1,234 more workloads have")));
+    }
 
     #[test]
     fn words_name_pods_and_workloads() {
