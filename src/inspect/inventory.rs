@@ -103,6 +103,12 @@ impl Inventory {
         self.nodes.is_some() && knows_rules && self.classes.is_some()
     }
 
+    /// Returns whether everything is known that could provide this resource.
+    pub(crate) fn knows_sources_of(&self, resource: &str) -> bool {
+        let knows_rules = self.rules.as_ref().is_some_and(|rules| rules.invalid_of(resource).next().is_none());
+        self.nodes.is_some() && knows_rules && self.classes.is_some()
+    }
+
     /// Returns who has, declares and requests each resource, by its name.
     pub(crate) fn uses(&self) -> BTreeMap<&str, Use<'_>> {
         let mut uses = BTreeMap::<&str, Use<'_>>::new();

@@ -230,11 +230,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::inspect::diff::rules::{ClusterRule, Rules, Standing};
+    use crate::inspect::diff::rules::{ClusterRule, Rules, Standing, Unready};
     use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 
     fn unready(reason: &str) -> Standing {
-        Standing { unready: Some(reason.to_owned()), ..Standing::default() }
+        let unready = Unready { reason: reason.to_owned(), message: String::new() };
+        Standing { unready: Some(unready), ..Standing::default() }
     }
 
     #[test]

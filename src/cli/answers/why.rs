@@ -135,10 +135,12 @@ async fn answer(
 
 impl Found {
     fn outcome(&self) -> Outcome {
-        match self {
-            Self::One(why) => Outcome::of([why.verdict]),
-            Self::Many(causes) => Outcome::of(causes.verdicts()),
-        }
+        let (mut outcome, lacks_compute) = match self {
+            Self::One(why) => (Outcome::of([why.verdict]), why.lacks_compute()),
+            Self::Many(causes) => (Outcome::of(causes.verdicts()), causes.lack_compute),
+        };
+        outcome.fits &= !lacks_compute;
+        outcome
     }
 }
 

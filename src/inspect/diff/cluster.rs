@@ -11,15 +11,16 @@ use kube::{Api, Client, Resource as _, ResourceExt as _};
 use thiserror::Error;
 
 use super::held::NodePods;
-use super::rules::{ClusterRule, ClusterRules, Standing};
+use super::rules::{ClusterRule, ClusterRules, Standing, Unready};
 use super::{NotPlanned, Preview};
 use crate::cluster::node_client::{NodeClient, describe_pods_error};
 use crate::cluster::paging::{self, Page};
 use crate::inspect::lists::Refusal;
 use crate::inspect::timeline::field_owners::owners;
-use crate::model::api::{self, NodeExtendedResource, Reason};
+use crate::model::api::{self, NodeExtendedResource, NodeExtendedResourceStatus, Reason};
 use crate::model::node::{ApiNode, FactNames, Interner, Node};
 use crate::model::pod::object::PodObject;
+use crate::model::resource_name::is_extended;
 use crate::planner::input::PodUsage;
 use crate::planner::rules::{InvalidRule, Rule};
 use crate::response;
@@ -86,25 +87,29 @@ pub(crate) fn present(object: DeserializeGuard<NodeExtendedResource>) -> Cluster
     let created = object.meta().creation_timestamp.as_ref().map(|time| time.0);
     let generation = object.meta().generation;
     let edited = last_edit(object.meta());
-    let (rule, status) = match object.0 {
-        Ok(object) => (Rule::new(&object), object.status),
-        Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None),
+    let (rule, resource, status) = match object.0 {
+        Ok(object) => (Rule::new(&object), Some(object.spec.resource_name), object.status),
+        Err(invalid) => (Err(InvalidRule::Malformed(invalid.error)), None, None),
     };
     let counts = status.as_ref().and_then(|status| status.nodes.as_ref());
     let observed = status.as_ref().and_then(|status| status.observed_generation);
-    let mut conditions = status.iter().flat_map(|status| &status.conditions);
     let standing = Standing {
         is_stale: observed != generation,
-        unready: conditions
-            .find(|condition| condition.type_ == "Ready" && condition.status == "False")
-            .map(|condition| condition.reason.clone()),
         conflicted: counts.map(|counts| counts.conflicted).unwrap_or_default(),
         edited,
+        resource: resource.filter(|name| is_extended(name)).map(Into::into),
+        unready: status.as_ref().and_then(unready),
     };
     let problems = status.into_iter().flat_map(|status| status.problems);
     let contested = problems.filter(|problem| problem.reason == Reason::Contested.as_str());
     let contested = contested.map(|problem| problem.node.into()).collect();
     ClusterRule { name, created, rule, contested, standing }
+}
+
+/// Returns why a rule is not Ready.
+fn unready(status: &NodeExtendedResourceStatus) -> Option<Unready> {
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "False")?;
+    Some(Unready { reason: ready.reason.clone(), message: ready.message.clone() })
 }
 
 /// Returns when a manager of the spec has last written the object, apart from its status.

@@ -36,10 +36,21 @@ pub struct Standing {
     pub is_stale: bool,
     /// On how many nodes another field manager has set the value.
     pub conflicted: i64,
-    /// The reason why it is not Ready, according to its status.
-    pub unready: Option<String>,
     /// When its spec was last written, or fields together with it, if managedFields record that.
     pub edited: Option<Timestamp>,
+    /// Its resource, if that can be read, also if it is invalid.
+    pub resource: Option<Arc<str>>,
+    /// Why it is not Ready, according to its status.
+    pub unready: Option<Unready>,
+}
+
+/// A condition `Ready` that is `False`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unready {
+    /// The reason.
+    pub reason: String,
+    /// The message.
+    pub message: String,
 }
 
 /// The reasons that other words of `attention` stand for.
@@ -183,7 +194,7 @@ impl Rules {
         let conflicts = conflicts.map(|count| format!("in conflict on {}", plural(count, "node", "nodes")));
         let stale = is_stale.then(|| "newer than its status, which no controller has written since".to_owned());
         let is_said = |reason: &str| is_stale || IN_OTHER_WORDS.iter().any(|said| said.as_str() == reason);
-        let unready = unready.filter(|reason| !is_said(reason)).map(|reason| format!("not Ready ({reason})"));
+        let unready = unready.filter(|why| !is_said(&why.reason)).map(|why| format!("not Ready ({})", why.reason));
         let all: Vec<_> = paused.into_iter().chain(conflicts).chain(stale).chain(unready).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
@@ -192,6 +203,23 @@ impl Rules {
     #[must_use]
     pub fn edited(&self, name: &str) -> Option<Timestamp> {
         self.standings.get(name)?.edited
+    }
+
+    /// Returns why a rule is not Ready, in the words of its status: not that of an earlier version of the rule, and not
+    /// only because patches are in progress.
+    pub(crate) fn unready(&self, name: &str) -> Option<String> {
+        let Standing { is_stale: false, unready: Some(Unready { reason, message }), .. } = self.standings.get(name)?
+        else {
+            return None;
+        };
+        (reason != Reason::Progressing.as_str()).then(|| format!("{reason}: {message}"))
+    }
+
+    /// Returns the invalid rules of a resource, and those of which the resource cannot be read.
+    pub(crate) fn invalid_of(&self, resource: &str) -> impl Iterator<Item = &Arc<str>> {
+        let invalid = self.standings.iter().filter(|(name, _)| !self.by_name.contains_key(*name));
+        let may_declare = move |standing: &Standing| standing.resource.as_ref().is_none_or(|own| **own == *resource);
+        invalid.filter(move |(_, standing)| may_declare(standing)).map(|(name, _)| name)
     }
 
     /// Returns every valid rule, by name.

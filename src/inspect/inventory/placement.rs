@@ -112,6 +112,19 @@ impl Placement {
         })
     }
 
+    /// Returns the only node that the pod may use, if all terms of its affinity name the same, as those of a DaemonSet's
+    /// pods do.
+    pub(crate) fn own_node(&self) -> Option<&str> {
+        let mut names = self.terms.iter().flatten().map(|term| {
+            term.match_fields.iter().flatten().find_map(|field| match field.values.as_deref() {
+                Some([name]) if field.key == NAME && field.operator == "In" => Some(name.as_str()),
+                _ => None,
+            })
+        });
+        let first = names.next()??;
+        names.all(|name| name == Some(first)).then_some(first)
+    }
+
     /// Returns the nodes that the pod names, if it may use no others.
     pub(crate) fn named_nodes(&self) -> BTreeSet<&str> {
         let mut names: BTreeSet<_> = self.labels.get(HOSTNAME).map(String::as_str).into_iter().collect();
@@ -302,6 +315,24 @@ mod tests {
         let cordoned = json!({"unschedulable": true});
         assert_eq!(of(json!([]), &cordoned).as_deref(), Some("cordoned"));
         assert_eq!(of(json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]), &cordoned), None);
+    }
+
+    #[test]
+    fn own_node_is_the_one_that_each_term_names() {
+        let named = |name: &str| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
+        let both = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}],
+            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-9"]}]});
+        let other = json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]});
+        for (terms, own) in [
+            (json!([named("node-9")]), Some("node-9")),
+            (json!([named("node-9"), both]), Some("node-9")),
+            (json!([named("node-9"), named("node-8")]), None),
+            (json!([named("node-9"), other]), None),
+            (json!([]), None),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({"spec": affinity(terms.clone())})).unwrap();
+            assert_eq!(Placement::of(&pod).own_node(), own, "{terms}");
+        }
     }
 
     #[test]

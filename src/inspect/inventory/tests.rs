@@ -54,7 +54,7 @@ pub(crate) fn inventory(nodes: &[Value], pods: &[Value], rules: Vec<Rule>) -> In
 /// Returns the answer for a pod of the inventory on each node, by name.
 fn answers(inventory: &Inventory, pod: &str) -> Vec<(String, Answer)> {
     let pod = inventory.pods().find(|entry| *entry.name == *pod).unwrap();
-    let answers = Counted::new(inventory).nodes(pod);
+    let answers = Counted::new(inventory).nodes(pod, None);
     answers.into_iter().map(|(node, answer)| (node.to_string(), answer)).collect()
 }
 
@@ -169,7 +169,7 @@ fn leftover_zeros_are_only_those_that_nothing_declares_or_requests() {
 }
 
 #[test]
-fn nothing_is_left_over_or_unprovided_while_a_rule_is_invalid() {
+fn nothing_is_left_over_while_a_rule_is_invalid() {
     let mut inventory = inventory(&[node("node-1", &json!({}), "0")], &[], vec![]);
     assert!(inventory.knows_sources());
     let invalid = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
@@ -177,6 +177,7 @@ fn nothing_is_left_over_or_unprovided_while_a_rule_is_invalid() {
     let rule = cluster::present(serde_json::from_value(invalid).unwrap());
     inventory.rules = Some(Rules::from_cluster(vec![rule], vec![], false));
     assert!(!inventory.knows_sources(), "it may provide anything once it is corrected");
+    assert!(!inventory.knows_sources_of(DONGLE) && inventory.knows_sources_of("example.com/key"));
 }
 
 #[test]
@@ -319,7 +320,7 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
     let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2")];
     let mut inventory = inventory(&nodes, &[pod("waits", "", "3")], vec![]);
     let waits = inventory.pods.take().unwrap().remove(0);
-    let answers = Counted::new(&inventory).nodes(&waits);
+    let answers = Counted::new(&inventory).nodes(&waits, None);
     let [(_, one), (_, two)] = answers.as_slice() else { panic!("{answers:?}") };
     assert!(matches!(one, Answer::Unknown(why) if why[0].contains("what pods on the node use")), "{one:?}");
     let expected = "example.com/dongle: 2 in all; that is less than 3: no rule declares it";
@@ -329,7 +330,7 @@ fn why_knows_no_node_with_enough_without_a_list_of_pods() {
         let entry = Arc::get_mut(entry).unwrap();
         (entry.node.allocatable, entry.node.capacity) = (None, None);
     }
-    let answers = Counted::new(&inventory).nodes(&waits);
+    let answers = Counted::new(&inventory).nodes(&waits, None);
     assert!(answers.iter().all(|(_, answer)| matches!(answer, Answer::Short(_))), "{answers:?}: no node has any");
 }
 

@@ -52,11 +52,57 @@ pub(crate) struct Shortage {
     /// Whether a rule declares it, nothing stands in the way, and it is not on the node.
     #[serde(rename = "notWrittenYet", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_unwritten: bool,
+    /// What pods request of it there, with those for which the scheduler has made room.
+    #[serde(skip)]
+    used: Quantity,
+    /// The first rule that declares it there.
+    #[serde(skip)]
+    pub(crate) rule: Option<Arc<str>>,
+    /// Why that rule is not Ready, according to its status.
+    #[serde(skip)]
+    pub(crate) unready: Option<String>,
+    /// What rules do about it there.
+    #[serde(skip)]
+    pub(crate) declarations: String,
     /// The pods that use it, those with the largest requests first.
     #[serde(rename = "pods", skip_serializing_if = "Vec::is_empty")]
     pub(crate) holders: Vec<String>,
     #[serde(skip)]
     pub(crate) reason: String,
+}
+
+impl Shortage {
+    /// Returns whether the node has enough as soon as the controller has written what a rule declares.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_unwritten && self.most.saturating_sub(self.used) >= self.requested
+    }
+
+    /// Returns whether the node has enough once its pods have ended.
+    pub(crate) fn is_freed(&self) -> bool {
+        let present = if self.is_unwritten { self.most } else { self.allocatable };
+        present >= self.requested
+    }
+
+    /// Returns it as text, for a node with this capacity.
+    fn text(&self, capacity: Option<Quantity>) -> String {
+        let Self { resource, requested, allocatable, declarations, holders, .. } = self;
+        if allocatable.is_zero() {
+            let reset = capacity.filter(|capacity| !capacity.is_zero());
+            let reset = reset.map(|capacity| format!(" allocatable (capacity {capacity})"));
+            return format!("no {resource}{}: {declarations}", reset.unwrap_or_default());
+        }
+        let mut text = match &self.free {
+            Some(free) => format!("{resource}: {free} of {allocatable} free"),
+            None => format!("{resource}: {allocatable} in all"),
+        };
+        if !holders.is_empty() {
+            text += &format!(", used by {}", few(holders, NAMED, ", "));
+        }
+        if allocatable < requested {
+            text += &format!("; that is less than {requested}: {declarations}");
+        }
+        text
+    }
 }
 
 fn as_text<S: Serializer>(quantity: &Quantity, serializer: S) -> Result<S::Ok, S::Error> {
@@ -92,10 +138,11 @@ impl<'i> Counted<'i> {
         Self { inventory, uses: inventory.uses(), requests: inventory.requests() }
     }
 
-    /// Returns for each node whether it has enough for a pod without a node.
-    pub(crate) fn nodes(&self, pod: &PodEntry) -> Vec<(&'i NodeName, Answer)> {
+    /// Returns for each node, or for the only one that the pod may use, whether it has enough for a pod without a node.
+    pub(crate) fn nodes(&self, pod: &PodEntry, only: Option<&str>) -> Vec<(&'i NodeName, Answer)> {
         let reserved = reserved(self.inventory, pod);
         let nodes = self.inventory.nodes.iter().flatten();
+        let nodes = nodes.filter(|(name, _)| only.is_none_or(|only| *name.0 == *only));
         nodes
             .map(|(name, entry)| {
                 let node = OnNode { inventory: self.inventory, name, entry, requests: self.requests.get(name) };
@@ -205,6 +252,7 @@ impl OnNode<'_> {
         let nothing = Share::default();
         let share = of_resource.shares.get(self.name).unwrap_or(&nothing);
         let promised = sum(reserved.iter().map(|pod| pod.requests(resource)));
+        let used = share.requested.saturating_add(promised);
         let free = share.free().saturating_sub(promised).max(Quantity::default());
         if free >= quantity {
             return None;
@@ -214,43 +262,25 @@ impl OnNode<'_> {
             true => self.declarations(of_resource, resource, share.manager),
             false => Declarations::default(),
         };
-        let mut shortage = Shortage {
+        let declaring = self.inventory.declaring_resource(&self.entry.node, resource);
+        let rule = declaring.first().map(|rule| &rule.name);
+        let nominated = reserved.iter().map(|pod| (*pod, pod.requests(resource)));
+        let nominated = nominated.filter(|(_, quantity)| !quantity.is_zero());
+        let shortage = Shortage {
             resource: Arc::clone(&requested.0),
             requested: quantity,
             allocatable,
             free: self.inventory.pods.as_ref().map(|_| free),
             most: self.declared(resource).unwrap_or_default().max(allocatable),
             is_unwritten: declarations.is_unwritten,
-            holders: Vec::new(),
+            used,
+            unready: rule.and_then(|rule| self.inventory.rules.as_ref()?.unready(rule)),
+            rule: rule.cloned(),
+            declarations: declarations.texts.join("; "),
+            holders: by_size(share.pods.iter().copied().chain(nominated).collect()),
             reason: String::new(),
         };
-        let declarations = declarations.texts.join("; ");
-        if allocatable.is_zero() {
-            let reset = share.capacity.filter(|capacity| !capacity.is_zero());
-            let reset = reset.map(|capacity| format!(" allocatable (capacity {capacity})"));
-            shortage.reason = format!("no {resource}{}: {declarations}", reset.unwrap_or_default());
-            return Some(shortage);
-        }
-        let holders: Vec<_> = share
-            .pods
-            .iter()
-            .copied()
-            .chain(
-                reserved.iter().map(|pod| (*pod, pod.requests(resource))).filter(|(_, quantity)| !quantity.is_zero()),
-            )
-            .collect();
-        let mut reason = match self.inventory.pods {
-            Some(_) => format!("{resource}: {free} of {allocatable} free"),
-            None => format!("{resource}: {allocatable} in all"),
-        };
-        shortage.holders = by_size(holders);
-        if !shortage.holders.is_empty() {
-            reason += &format!(", used by {}", few(&shortage.holders, NAMED, ", "));
-        }
-        if allocatable < quantity {
-            reason += &format!("; that is less than {quantity}: {declarations}");
-        }
-        Some(Shortage { reason, ..shortage })
+        Some(Shortage { reason: shortage.text(share.capacity), ..shortage })
     }
 
     /// Returns what the first rule of a resource declares on the node.
@@ -288,7 +318,7 @@ impl OnNode<'_> {
             self.outcomes(rules, resource)
         };
         let none = || {
-            let valid = if rules.has_frozen() { "valid " } else { "" };
+            let valid = if rules.invalid_of(resource).next().is_some() { "valid " } else { "" };
             let writer = manager.map(|manager| format!("; {manager} wrote it"));
             format!("no {valid}rule declares it{}", writer.unwrap_or_default())
         };

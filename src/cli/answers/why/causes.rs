@@ -39,6 +39,9 @@ pub(super) struct Causes {
     /// Whether the answer depends on whether a controller leads.
     #[serde(skip)]
     pub(super) awaits_controller: bool,
+    /// Whether for some pod, each node with enough extended resources has too little cpu or memory.
+    #[serde(skip)]
+    pub(super) lack_compute: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -86,11 +89,14 @@ impl Causes {
     /// Groups pods by cause. `leads` is whether a controller leads, if that is known.
     pub(super) fn new(counted: &Counted<'_>, group: &Group, leads: Option<bool>) -> Self {
         let mut found = Vec::<Together<'_>>::new();
-        let mut awaits_controller = false;
+        let (mut awaits_controller, mut lack_compute) = (false, false);
         for Alike { placement, pods } in alike(&group.pods) {
             let Some(pod) = pods.first().copied() else { continue };
-            let why = Question { counted, pod, placement }.explain(leads);
+            let mut why = Question { counted, pod, placement }.explain(leads);
             awaits_controller |= why.awaits_controller();
+            lack_compute |= why.lacks_compute();
+            // A cause shows none, and many causes would keep many times all nodes.
+            why.nodes = Vec::new();
             let message = why.explaining_message();
             let same = |other: &&mut Together<'_>| {
                 let causes = [&other.why, &why].map(|why| (why.verdict, &why.explanation, &why.fix, why.resources()));
@@ -112,7 +118,7 @@ impl Causes {
             existing: workload.pods.existing,
         });
         let waiting_pods = group.pods.len();
-        Self { namespace: group.namespace.clone(), workload, waiting_pods, causes, awaits_controller }
+        Self { namespace: group.namespace.clone(), workload, waiting_pods, causes, awaits_controller, lack_compute }
     }
 
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {

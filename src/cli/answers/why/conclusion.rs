@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::diagnosis::{Verdict, Why, WhyNode, WhyResource};
+use super::diagnosis::{Unallocatable, Verdict, Why, WhyNode, WhyResource};
 use crate::cli::answers::pod::NO_REQUESTS;
 use crate::inspect::hint;
 use crate::inspect::inventory::pods::PodEntry;
@@ -40,10 +40,20 @@ pub(super) struct Circumstances<'c> {
     pub(super) leads: Option<bool>,
     /// The nodes that the pod names and that do not exist, if it may use no others.
     pub(super) absent: Vec<String>,
+    /// Whether the pod may use one node only, which its owner has chosen.
+    pub(super) has_own_node: bool,
     /// The scheduler that the pod asks for, if none has reported on the pod.
     pub(super) silent_scheduler: Option<String>,
     /// Whether the node that the pod is on does not exist.
     pub(super) is_node_gone: bool,
+}
+
+impl Circumstances<'_> {
+    /// Returns which nodes a sentence is about, after `node`.
+    fn which(&self, why: &Why) -> &'static str {
+        let is_limited = self.has_own_node || why.nodes.iter().any(|node| !node.allowed);
+        if is_limited { " that the pod may use" } else { "" }
+    }
 }
 
 /// Draws the conclusion.
@@ -134,7 +144,7 @@ fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
     }
     let allowed = why.nodes.iter().filter(|node| node.allowed);
     let (count, of) = (why.nodes.iter().filter(|node| node.takes()).count(), allowed.count());
-    let which = if of == why.nodes.len() { "" } else { " that the pod may use" };
+    let which = circumstances.which(why);
     let verb = if count == 1 { "has" } else { "have" };
     let sentence = format!(
         "{} of {}{selected}{which} {verb} enough extended resources: if the pod stays Pending, something else keeps it off",
@@ -158,18 +168,23 @@ fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
 
 /// Every node with enough extended resources has too little cpu or memory.
 fn without_compute(why: &Why, selected: &str) -> Option<Conclusion> {
-    let mut with_enough = why.nodes.iter().filter(|node| node.has_enough());
-    if with_enough.clone().any(WhyNode::takes) {
-        return None;
-    }
-    let first = with_enough.next()?;
-    let others = with_enough.count();
+    let with_enough: Vec<_> = why.nodes.iter().filter(|node| node.has_enough()).collect();
+    let takes = with_enough.iter().any(|node| node.takes());
+    if takes { None } else { too_little_compute(&with_enough, selected) }
+}
+
+/// These nodes have enough extended resources, or soon, and each has too little cpu or memory.
+fn too_little_compute(nodes: &[&WhyNode], selected: &str) -> Option<Conclusion> {
+    let (first, others) = nodes.split_first()?;
     let lack = format!("{}: {}", first.node, first.lacks.join(", "));
-    let others = if others == 0 { String::new() } else { format!(", and {} more", digits(others)) };
-    Some(Conclusion::new(
-        format!("No node{selected} with enough extended resources has enough cpu and memory ({lack}{others})"),
-        "wait until pods free cpu or memory there, or request less of it",
-    ))
+    let others = if others.is_empty() { String::new() } else { format!(", and {} more", digits(others.len())) };
+    let rest = format!("node{selected} with enough extended resources has enough cpu and memory ({lack}{others})");
+    Some(if nodes.iter().all(|node| node.is_too_small) {
+        let sentence = format!("However many pods end, no {rest}");
+        Conclusion::new(sentence, "request less of it in one pod, or add a larger node")
+    } else {
+        Conclusion::new(format!("No {rest}"), "wait until pods free cpu or memory there, or request less of it")
+    })
 }
 
 /// No node that the pod may use has enough, and it is known which.
@@ -180,41 +195,63 @@ fn not_enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
         return provided_by_nothing(request);
     }
     let tried: Vec<_> = why.nodes.iter().filter(|node| node.allowed).collect();
-    let which = if tried.len() == why.nodes.len() { "" } else { " that the pod may use" };
-    if let Some(unwritten) = tried.iter().flat_map(|node| &node.shortages).find(|shortage| shortage.is_unwritten) {
+    if let Some(conclusion) = why.requests.iter().find_map(|request| never(why, request, &tried, circumstances)) {
+        return conclusion;
+    }
+    let awaited: Vec<_> = tried.iter().copied().filter(|node| node.is_awaited()).collect();
+    let written = awaited.iter().find(|node| node.lacks.is_empty()).and_then(|node| node.shortages.first());
+    if let Some(unwritten) = written {
         return not_written(unwritten, *leads);
     }
-    for WhyResource { resource, .. } in &why.requests {
-        let name = &*resource.resource;
-        let shortages: Option<Vec<_>> = tried.iter().map(|node| node.shortage(name)).collect();
-        let most = shortages.as_ref().and_then(|all| all.iter().max_by_key(|shortage| shortage.most));
-        if let Some(most) = most.filter(|most| most.most < most.requested) {
-            return never(why, most, &format!("{selected}{which}"));
-        }
-    }
-    if let Some(sentence) = apart(&why.requests, &tried) {
-        let sentence = format!("No node{selected}{which} has all that the pod requests: {sentence}");
-        return Conclusion::new(sentence, "wait until pods free the rest on one of them, or advertise all on one node");
-    }
-    let mut holders: Vec<_> = tried.iter().flat_map(|node| &node.shortages).flat_map(|short| &short.holders).collect();
+    let which = format!("{selected}{}", circumstances.which(why));
+    let apart = apart(&why.requests, &tried).map(|sentence| {
+        let sentence = format!("No node{which} has all that the pod requests: {sentence}");
+        Conclusion::new(sentence, "wait until pods free the rest on one of them, or advertise all on one node")
+    });
+    let apart = apart.or_else(|| too_little_compute(&awaited, selected));
+    apart.unwrap_or_else(|| not_free(&tried, &which, circumstances))
+}
+
+/// Some node can have enough, and has too little now.
+fn not_free(tried: &[&WhyNode], which: &str, circumstances: &Circumstances<'_>) -> Conclusion {
+    let shortages = || tried.iter().flat_map(|node| &node.shortages);
+    let mut holders: Vec<_> = shortages().filter(|short| short.is_freed()).flat_map(|short| &short.holders).collect();
     holders.dedup();
-    let sentence = format!("No node{selected}{which} has enough extended resources free now");
-    match holders.is_empty() {
-        true => {
-            Conclusion::new(sentence, "see the reasons above: a rule declares enough, and something stands in its way")
-        }
-        false => Conclusion::new(
-            sentence,
-            format!("wait until pods end, such as {}; or declare more", few(&holders, NAMED, ", ")),
-        ),
+    let sentence = format!("No node{which} has enough extended resources free now");
+    if !holders.is_empty() {
+        let wait = match circumstances.has_own_node {
+            // Their names differ for each pod of a DaemonSet.
+            true => "wait until pods on that node end; or declare more".to_owned(),
+            false => format!("wait until pods end, such as {}; or declare more", few(&holders, NAMED, ", ")),
+        };
+        return Conclusion::new(sentence, wait);
     }
+    let hindered = shortages().find_map(|short| Some((short, short.rule.as_ref().filter(|_| !short.is_freed())?)));
+    let Some((Shortage { resource, declarations, .. }, rule)) = hindered else { return Conclusion::alone(sentence) };
+    Conclusion::new(
+        format!("{sentence}: rule {rule} declares {resource}, and something stands in its way ({declarations})"),
+        format!("remove it; see the rule's status: kubectl describe ner {rule}"),
+    )
 }
 
 fn provided_by_nothing(request: &WhyResource) -> Conclusion {
     let name = &request.resource.resource;
     match &request.similar {
         Some(similar) => Conclusion::alone(format!("Nothing provides {name}: is it {similar}?")),
-        None if request.is_unhealthy => Conclusion::new(
+        None => provided_by_no_one(name, request.unallocatable.as_ref()),
+    }
+}
+
+fn provided_by_no_one(name: &str, unallocatable: Option<&Unallocatable>) -> Conclusion {
+    match unallocatable {
+        Some(Unallocatable { node, capacity, manager: Some(manager) }) => Conclusion::new(
+            format!(
+                "{node} has {capacity} of {name} in status.capacity, by {manager}, and nothing in status.allocatable, \
+                 where the scheduler looks"
+            ),
+            format!("let {manager} write both, or declare {name} with a rule"),
+        ),
+        Some(_) => Conclusion::new(
             format!(
                 "Nodes have capacity of {name}, and nothing allocatable: their device plugin reports no healthy device"
             ),
@@ -228,18 +265,22 @@ fn provided_by_nothing(request: &WhyResource) -> Conclusion {
 }
 
 fn not_written(unwritten: &Shortage, leads: Option<bool>) -> Conclusion {
-    let name = &unwritten.resource;
+    let Shortage { resource: name, rule, unready, .. } = unwritten;
     let doctor = hint::command("doctor");
-    match leads {
-        Some(false) => Conclusion::new(
+    match (leads, rule, unready) {
+        (Some(false), ..) => Conclusion::new(
             format!("A rule declares {name}, and no controller leads that would write it"),
             format!("start the controller; {doctor} shows why none leads"),
         ),
-        Some(true) => Conclusion::new(
+        (_, Some(rule), Some(unready)) => Conclusion::new(
+            format!("Rule {rule} declares {name}, and is not Ready ({unready})"),
+            format!("see its status: kubectl describe ner {rule}"),
+        ),
+        (Some(true), ..) => Conclusion::new(
             format!("A rule declares {name}, and the controller has yet to write it"),
             "wait for seconds",
         ),
-        None => Conclusion::new(
+        (None, ..) => Conclusion::new(
             format!("A rule declares {name}, which is not on the node yet"),
             format!("see that a controller leads: {doctor}"),
         ),
@@ -247,23 +288,64 @@ fn not_written(unwritten: &Shortage, leads: Option<bool>) -> Conclusion {
 }
 
 /// However many pods end, no node that the pod may use has what it requests.
-fn never(why: &Why, most: &Shortage, which: &str) -> Conclusion {
-    let Shortage { resource, requested, most, .. } = most;
-    let sentence = match most.is_zero() {
+fn never(
+    why: &Why,
+    request: &WhyResource,
+    tried: &[&WhyNode],
+    circumstances: &Circumstances<'_>,
+) -> Option<Conclusion> {
+    let shortages: Option<Vec<_>> = tried.iter().map(|node| node.shortage(&request.resource.resource)).collect();
+    let most = shortages?.into_iter().max_by_key(|shortage| shortage.most)?;
+    if most.most >= most.requested {
+        return None;
+    }
+    let sentence = at_most(most, &format!("{}{}", circumstances.selected, circumstances.which(why)));
+    Some(match &request.invalid_rules[..] {
+        [] if circumstances.has_own_node && most.most.is_zero() => nothing_on_own_node(request, most),
+        [] => elsewhere(why, most, sentence),
+        [rule, ..] => Conclusion::new(
+            format!("{sentence}, and rule {rule}, which declares it, is invalid"),
+            format!("correct rule {rule}"),
+        ),
+    })
+}
+
+/// Returns the most that a node can have.
+fn at_most(Shortage { resource, requested, most, .. }: &Shortage, which: &str) -> String {
+    match most.is_zero() {
         true => format!("No node{which} has {resource}"),
         false => format!(
             "No node{which} can ever have enough: the pod requests {requested} of {resource}, and the most that one has, or \
              that a rule declares there, is {most}"
         ),
+    }
+}
+
+/// Returns what is the same for each pod of a DaemonSet.
+fn nothing_on_own_node(request: &WhyResource, shortage: &Shortage) -> Conclusion {
+    let Shortage { resource, declarations, rule, .. } = shortage;
+    let why = match request.resource.owners.rules.as_deref() {
+        Some([name]) if rule.is_none() => format!("rule {name} does not select it"),
+        Some([_, _, ..]) if rule.is_none() => "no rule of it selects the node".to_owned(),
+        _ => declarations.clone(),
     };
+    Conclusion::new(
+        format!("The pod's own node, the only one that it may use, has no {resource}: {why}"),
+        "let a rule select that node, or keep the pod off it with a nodeSelector",
+    )
+}
+
+/// Adds where the resource is instead.
+fn elsewhere(why: &Why, Shortage { resource, most, .. }: &Shortage, sentence: String) -> Conclusion {
     let elsewhere = why.nodes.iter().filter(|node| !node.allowed && node.shortage(resource).is_none());
     let elsewhere: Vec<_> = elsewhere.collect();
     match elsewhere.first() {
         Some(node) => {
             let names: Vec<_> = elsewhere.iter().map(|node| &node.node).collect();
+            let has = if names.len() == 1 { "has" } else { "have" };
             let reason = node.obstacles.first().map(String::as_str).unwrap_or_default();
             let sentence =
-                format!("{sentence}; {} has enough, and the pod may not use it: {reason}", few(&names, NAMED, ", "));
+                format!("{sentence}; {} {has} enough, and the pod may not use it: {reason}", few(&names, NAMED, ", "));
             Conclusion::new(sentence, "declare it on a node that the pod may use, or let the pod use these")
         }
         None if most.is_zero() => Conclusion::new(sentence, "declare it on a node that the pod may use"),
@@ -294,6 +376,11 @@ impl WhyNode {
     /// Returns whether the pod may use the node, and it has enough extended resources.
     fn has_enough(&self) -> bool {
         self.allowed && self.enough == Some(true)
+    }
+
+    /// Returns whether the node has enough as soon as the controller has written everything.
+    fn is_awaited(&self) -> bool {
+        self.allowed && !self.shortages.is_empty() && self.shortages.iter().all(Shortage::is_awaited)
     }
 
     fn shortage(&self, resource: &str) -> Option<&Shortage> {

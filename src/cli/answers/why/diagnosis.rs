@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::cli::answers::view::ResourceView;
 use crate::cli::end;
 use crate::inspect::inventory::why;
+use crate::model::quantity::Quantity;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,9 +104,21 @@ pub(super) struct WhyResource {
     /// Whether it is known that no node has the resource, no rule of it selects one, and no DeviceClass maps it.
     #[serde(skip)]
     pub(super) is_nowhere: bool,
-    /// Whether nodes have capacity of it, and nothing allocatable.
+    /// A node that has capacity of it, and nothing allocatable.
     #[serde(skip)]
-    pub(super) is_unhealthy: bool,
+    pub(super) unallocatable: Option<Unallocatable>,
+    /// The invalid rules that declare it.
+    #[serde(skip)]
+    pub(super) invalid_rules: Vec<String>,
+}
+
+/// Capacity of a resource on a node that has nothing allocatable of it.
+#[derive(Debug)]
+pub(super) struct Unallocatable {
+    pub(super) node: String,
+    pub(super) capacity: Quantity,
+    /// Who wrote it, if that is known and not the kubelet, which does so while no device is healthy.
+    pub(super) manager: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -117,6 +130,9 @@ pub(super) struct WhyNode {
     /// What the node has too little of besides extended resources: cpu or memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) lacks: Vec<String>,
+    /// Whether that is so however many pods end.
+    #[serde(skip)]
+    pub(super) is_too_small: bool,
     /// What keeps the pod off the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) obstacles: Vec<String>,

@@ -43,7 +43,7 @@ pub fn why_filters(
         ..Inventory::default()
     };
     let counted = Counted::new(&inventory);
-    let answers: HashMap<_, _> = counted.nodes(&pod).into_iter().collect();
+    let answers: HashMap<_, _> = counted.nodes(&pod, None).into_iter().collect();
     let filter = |(name, entry): (&NodeName, &Arc<NodeEntry>)| {
         let filter = match (placement.obstacle(entry), answers.get(name)) {
             (Some(Obstacle::Cordoned), _) => "NodeUnschedulable",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::conclusion::{Circumstances, Conclusion, conclude};
-use super::diagnosis::{Verdict, Why, WhyNode, WhyResource};
+use super::diagnosis::{Unallocatable, Verdict, Why, WhyNode, WhyResource};
 use crate::cli::answers::view::{ResourceView, Supply, state};
 use crate::inspect::diff::order::NodeName;
 use crate::inspect::inventory::Inventory;
@@ -25,11 +25,11 @@ pub(super) struct Question<'q> {
 impl Question<'_> {
     /// Answers. `leads` is whether a controller leads, if that is known.
     pub(super) fn explain(&self, leads: Option<bool>) -> Why {
-        let Self { counted, pod, .. } = self;
+        let Self { counted, pod, placement } = self;
         let Counted { inventory, uses, .. } = counted;
         let is_pending = pod.node.is_none() && *pod.phase == *"Pending" && !pod.is_terminating;
         let is_waiting = is_pending && !pod.requests.is_empty();
-        let answers = if is_waiting { counted.nodes(pod) } else { Vec::new() };
+        let answers = if is_waiting { counted.nodes(pod, placement.own_node()) } else { Vec::new() };
         let nodes: Vec<_> = answers.into_iter().map(|(name, answer)| WhyNode::new(self, name, answer)).collect();
         let verdict = match is_waiting {
             false if is_rejected(pod) => Verdict::Rejected,
@@ -74,6 +74,7 @@ impl Question<'_> {
             pod,
             selected: if inventory.is_part { " that -l selects" } else { "" },
             leads,
+            has_own_node: placement.own_node().is_some(),
             absent: if absent.len() == named.len() { absent } else { Vec::new() },
             silent_scheduler: is_silent.then(|| placement.scheduler.clone()),
             is_node_gone: pod.node.as_ref().is_some_and(|node| is_absent(&&*node.0)) && !pod.is_finished(),
@@ -89,8 +90,8 @@ fn verdict(nodes: &[WhyNode], inventory: &Inventory) -> Verdict {
             (false, _) => Verdict::Unknown,
             // Others may have enough.
             (true, true) if inventory.is_part => Verdict::Unknown,
-            (true, true) => Verdict::NotEnough,
-            (true, false) => Verdict::Excluded,
+            (true, true) if inventory.nodes.as_ref().is_some_and(BTreeMap::is_empty) => Verdict::NotEnough,
+            (true, _) => Verdict::Excluded,
         };
     }
     let answers: Vec<_> = allowed.map(|node| node.enough).collect();
@@ -117,7 +118,7 @@ impl WhyResource {
     ) -> Self {
         let nothing = Use::default();
         let of_resource = uses.get(&**resource).unwrap_or(&nothing);
-        let is_unmapped = inventory.knows_sources() && of_resource.class.is_none();
+        let is_unmapped = inventory.knows_sources_of(resource) && of_resource.class.is_none();
         let is_unheard = is_unmapped && !of_resource.is_listed() && of_resource.rules.is_empty();
         let known = uses.iter().filter(|(_, other)| other.nodes() > 0 || !other.rules.is_empty());
         let similar = is_unheard.then(|| closest_resource(resource, known.map(|(name, _)| *name))).flatten();
@@ -128,7 +129,13 @@ impl WhyResource {
             reserved: (!reserved.is_zero()).then(|| reserved.to_string()),
             similar: similar.map(str::to_owned),
             is_nowhere: is_unmapped && of_resource.expected_nodes() == 0,
-            is_unhealthy: of_resource.shares.values().any(|share| share.capacity.is_some_and(|all| !all.is_zero())),
+            unallocatable: Unallocatable::find(inventory, resource, of_resource),
+            invalid_rules: inventory
+                .rules
+                .iter()
+                .flat_map(|rules| rules.invalid_of(resource))
+                .map(ToString::to_string)
+                .collect(),
         }
     }
 
@@ -156,6 +163,19 @@ impl WhyResource {
     }
 }
 
+impl Unallocatable {
+    /// Returns a node with it, one about which another program than a kubelet can be blamed if there is one.
+    fn find(inventory: &Inventory, resource: &str, of_resource: &Use<'_>) -> Option<Self> {
+        let with_capacity = of_resource.shares.iter().filter_map(|(name, share)| {
+            let capacity = share.capacity.filter(|capacity| !capacity.is_zero())?;
+            let manager = inventory.node(&name.0)?.node.other_manager(resource).filter(|manager| !manager.is_kubelet());
+            Some(Self { node: name.to_string(), capacity, manager: manager.map(|manager| manager.name().to_string()) })
+        });
+        // Stable, so that the first by name comes first.
+        with_capacity.min_by_key(|found| found.manager.is_none())
+    }
+}
+
 impl WhyNode {
     fn new(question: &Question<'_>, name: &NodeName, answer: why::Answer) -> Self {
         let entry = question.counted.inventory.node(&name.0);
@@ -172,11 +192,17 @@ impl WhyNode {
         let allowed = obstacle.is_none();
         let obstacles = obstacle.map(|obstacle| obstacle.to_string()).into_iter().chain(unready).collect();
         let lacks = question.counted.lacks(name, question.pod);
-        Self { node: name.to_string(), enough, allowed, lacks, obstacles, reasons, shortages }
+        let is_too_small = entry.is_some_and(|entry| question.pod.compute.lacks(entry.compute).next().is_some());
+        Self { node: name.to_string(), enough, allowed, lacks, is_too_small, obstacles, reasons, shortages }
     }
 }
 
 impl Why {
+    /// Returns whether each node with enough extended resources has too little cpu or memory.
+    pub(super) fn lacks_compute(&self) -> bool {
+        self.verdict == Verdict::Enough && !self.nodes.iter().any(WhyNode::takes)
+    }
+
     /// Returns whether the answer depends on whether a controller leads.
     pub(super) fn awaits_controller(&self) -> bool {
         let shortages = self.nodes.iter().filter(|node| node.allowed).flat_map(|node| &node.shortages);

@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::inspect::diff::cluster;
+use crate::inspect::diff::rules::Rules;
 use crate::inspect::inventory::read;
 use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 
@@ -112,10 +114,8 @@ fn pod_that_waits_for_no_node_says_why() {
 fn nothing_is_nowhere_while_a_source_of_it_is_unknown() {
     let waits = pod("waits", "", "3");
     let mut inventory = inventory(&[node("node-1", &json!({}), "")], std::slice::from_ref(&waits), vec![]);
-    inventory.rules = Some(crate::inspect::diff::rules::Rules::from_files(vec![rule(
-        "other",
-        &json!({"resourceName": "example.com/dongles", "allNodes": true}),
-    )]));
+    inventory.rules =
+        Some(Rules::from_files(vec![rule("other", &json!({"resourceName": "example.com/dongles", "allNodes": true}))]));
     let (verdict, remarks) = explained(&mut inventory, &waits);
     assert_eq!(verdict, Verdict::NotEnough, "{remarks}");
     assert!(remarks.contains("Nothing provides example.com/dongle: is it example.com/dongles?"), "{remarks}");
@@ -188,8 +188,8 @@ fn pod_is_judged_by_the_nodes_that_it_may_use() {
         (
             field("node-1"),
             Verdict::NotEnough,
-            "No node that the pod may use has example.com/dongle; node-3 has enough, and the pod may not use it: the pod's \
-             node affinity needs metadata.name In (node-1)\nFix: declare it on a node that the pod may use",
+            "The pod's own node, the only one that it may use, has no example.com/dongle: no rule declares it\nFix: let a \
+             rule select that node, or keep the pod off it with a nodeSelector",
         ),
         (
             json!({"nodeSelector": {"disk": "hdd"}}),
@@ -269,7 +269,8 @@ fn conclusion_says_whether_waiting_helps() {
             vec![],
             asking("8", "", json!({})),
             rules(),
-            "Fix: see the reasons above: a rule declares enough, and something stands in its way",
+            "No node has enough extended resources free now: rule dongle declares example.com/dongle, and something stands \
+             in its way (conflict: written by",
         ),
     ] {
         let all = [&pods[..], std::slice::from_ref(&asks)].concat();
@@ -337,11 +338,144 @@ fn node_with_enough_and_too_little_cpu_or_memory_says_so() {
     };
     let (takes, text) = explained(std::slice::from_ref(&small));
     assert_eq!(takes, [false]);
-    let conclusion = "No node with enough extended resources has enough cpu and memory (node-1: cpu: 500m free, the pod \
+    let conclusion = "no node with enough extended resources has enough cpu and memory (node-1: cpu: 500m free, the pod \
                       requests 1)";
     assert!(text.contains(conclusion), "{text}");
     assert!(text.contains("node-1   enough   cpu: 500m free, the pod requests 1"), "{text}");
     let (takes, text) = explained(&[small, large]);
     assert_eq!(takes, [false, true]);
     assert!(text.contains("1 of 2 nodes has enough extended resources"), "{text}");
+}
+
+/// Returns the rules of a cluster with these specs and conditions `Ready`, by name.
+fn in_cluster(rules: &[(&str, Value, Value)]) -> Rules {
+    let rules = rules.iter().map(|(name, spec, ready)| {
+        let mut object = json!({"apiVersion": "noderesource.dev/v1alpha1", "kind": "NodeExtendedResource",
+            "metadata": {"name": name, "generation": 1}, "spec": {"resourceName": DONGLE, "quantity": 4},
+            "status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "Advertised",
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        object["status"]["conditions"][0].as_object_mut().unwrap().extend(ready.as_object().unwrap().clone());
+        cluster::present(serde_json::from_value(object).unwrap())
+    });
+    Rules::from_cluster(rules.collect::<Vec<_>>(), Vec::new(), false)
+}
+
+/// Returns the answer about a pod while a controller leads.
+fn led(nodes: &[Value], pods: &[Value], rules: Rules) -> Why {
+    let mut inventory = inventory(nodes, pods, vec![]);
+    inventory.rules = Some(rules);
+    explain(&subject(inventory, pods.last().unwrap()), Some(true))
+}
+
+#[test]
+fn unwritten_value_is_waited_for_only_if_it_is_enough_for_the_pod() {
+    let all = || json!({"allNodes": true});
+    let key = || json!({"allNodes": true, "resourceName": "example.com/key", "quantity": 2, "paused": true});
+    let (bare, failed) = (
+        node("node-1", &json!({}), ""),
+        json!({"status": "False", "reason": "PatchFailed",
+        "message": "node-1: denied"}),
+    );
+    let progressing = json!({"status": "False", "reason": "Progressing"});
+    let rules = |ready: &Value| in_cluster(&[("dongle", all(), ready.clone()), ("key", key(), json!({}))]);
+    let wait = "A rule declares example.com/dongle, and the controller has yet to write it\nFix: wait for seconds";
+    let held = |name: &str| pod(name, "node-1", "3");
+    for (asks, ready, others, expected) in [
+        (asking("4", "", json!({})), json!({}), vec![], wait),
+        (asking("4", "", json!({})), progressing, vec![], wait),
+        (
+            asking("4", "", json!({})),
+            failed,
+            vec![],
+            "Rule dongle declares example.com/dongle, and is not Ready (PatchFailed: node-1: denied)\nFix: see its status: \
+             kubectl describe ner dongle",
+        ),
+        (
+            asking("5", "", json!({})),
+            json!({}),
+            vec![],
+            "No node can ever have enough: the pod requests 5 of example.com/dongle, and the most that one has, or that a \
+             rule declares there, is 4\nFix: request at most 4 in one pod",
+        ),
+        (
+            asking("1", "3", json!({})),
+            json!({}),
+            vec![],
+            "No node can ever have enough: the pod requests 3 of example.com/key, and the most that one has, or that a rule \
+             declares there, is 2\nFix: request at most 2",
+        ),
+        (
+            asking("1", "1", json!({})),
+            json!({}),
+            vec![],
+            "No node has enough extended resources free now: rule key declares example.com/key, and something stands in its \
+             way (paused: not advertised; rule key declares 2)\nFix: remove it; see the rule's status: kubectl describe \
+             ner key",
+        ),
+        // Once the 4 are written, only 1 of them is free.
+        (
+            asking("2", "", json!({})),
+            json!({}),
+            vec![held("holder")],
+            "Fix: wait until pods end, such as default/holder (3)",
+        ),
+    ] {
+        let pods = [&others[..], std::slice::from_ref(&asks)].concat();
+        let why = led(std::slice::from_ref(&bare), &pods, rules(&ready));
+        let remarks = why.remarks().join("\n");
+        assert!(remarks.contains(expected), "{remarks}\nlacks {expected}");
+    }
+}
+
+#[test]
+fn invalid_rule_leaves_only_its_own_resource_unknown() {
+    let [waits, bare] = [pod("waits", "", "1"), node("node-1", &json!({}), "")];
+    let named = |resource: &str| json!({"allNodes": true, "resourceName": resource});
+    let invalid = |resource: &str| json!({"allNodes": true, "resourceName": resource, "quantity": 0});
+    for (rules, expected, row) in [
+        (
+            [("bad", invalid("example.com/other"), json!({})), ("good", named("example.com/dongles"), json!({}))],
+            "Nothing provides example.com/dongle: is it example.com/dongles?",
+            "no rule declares it",
+        ),
+        (
+            [("bad", invalid(DONGLE), json!({})), ("good", named("example.com/dongles"), json!({}))],
+            "No node has example.com/dongle, and rule bad, which declares it, is invalid\nFix: correct rule bad",
+            "no valid rule declares it",
+        ),
+    ] {
+        let why = led(std::slice::from_ref(&bare), std::slice::from_ref(&waits), in_cluster(&rules));
+        let remarks = why.remarks().join("\n");
+        assert!(why.verdict == Verdict::NotEnough && remarks.contains(expected), "{remarks}\nlacks {expected}");
+        assert!(why.text(false).contains(row), "{}", why.text(false));
+    }
+}
+
+#[test]
+fn capacity_that_another_program_has_written_blames_no_device_plugin() {
+    let mut odd = node("node-1", &json!({}), "9");
+    odd["status"]["allocatable"] = json!({});
+    odd["metadata"]["managedFields"] = json!([{"manager": "eni", "operation": "Update", "subresource": "status",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:capacity": {"f:example.com/dongle": {}}}}}]);
+    let waits = pod("waits", "", "1");
+    let (_, remarks) = explained(&mut inventory(&[odd], std::slice::from_ref(&waits), vec![]), &waits);
+    let expected = "node-1 has 9 of example.com/dongle in status.capacity, by eni, and nothing in status.allocatable, where \
+                    the scheduler looks\nFix: let eni write both, or declare example.com/dongle with a rule";
+    assert!(remarks.contains(expected), "{remarks}");
+}
+
+#[test]
+fn pod_that_asks_for_more_cpu_than_a_node_has_does_not_fit() {
+    let waits = pod("waits", "", "1");
+    let mut small = node("node-1", &json!({}), "4");
+    small["status"]["allocatable"]["cpu"] = json!("500m");
+    let mut inventory = inventory(&[small], std::slice::from_ref(&waits), vec![]);
+    inventory.compute = Some([].into());
+    let why = explain(&subject(inventory, &waits), None);
+    let expected = "However many pods end, no node with enough extended resources has enough cpu and memory (node-1: cpu: \
+                    500m free, the pod requests 1)\nFix: request less of it in one pod, or add a larger node";
+    let remarks = why.remarks().join("\n");
+    assert!(remarks.contains(expected), "{remarks}");
+    assert!(!Found::One(Box::new(why)).outcome().fits);
 }

@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod};
+use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 use crate::inspect::inventory::workloads::{Pods, Workload};
 use crate::inspect::inventory::{Inventory, read};
 
@@ -58,6 +58,29 @@ Node by node: node-resource-advertiser why a -n default
     let program = hint::command("");
     assert_eq!(text.replace(program.trim_end(), "node-resource-advertiser"), expected);
     assert_eq!(found.names(), ["pod/a", "pod/b", "pod/c", "pod/d", "pod/e"]);
+}
+
+/// Each pod of a DaemonSet has a node of its own.
+#[test]
+fn pods_with_nodes_of_their_own_are_one_cause() {
+    let names = ["node-1", "node-2", "node-3"];
+    let waiting = names.map(|name| {
+        let mut pod = pod(&format!("agent-{name}"), "", "1");
+        let fields = json!([{"key": "metadata.name", "operator": "In", "values": [name]}]);
+        pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchFields": fields}]}}});
+        pod
+    });
+    let nodes = [&names.map(|name| node(name, &json!({}), ""))[..], &[node("node-4", &json!({}), "4")]].concat();
+    let rules = vec![rule("dongle", &json!({"nodeNames": ["node-4"]}))];
+    let found = causes(&inventory(&nodes, &waiting, rules), &group(&waiting));
+    let text = found.text(false);
+    let expected = "3 pods: agent-node-1, agent-node-2, agent-node-3
+   The pod's own node, the only one that it may use, has no example.com/dongle:
+   rule dongle does not select it.
+";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(found.causes.len(), 1);
 }
 
 #[test]
