@@ -45,6 +45,13 @@ impl PodEntry {
         matches!(&*self.phase, "Succeeded" | "Failed")
     }
 
+    /// Returns whether a kubelet has rejected the pod for want of what it requests.
+    pub(crate) fn is_rejected(&self) -> bool {
+        let failure = self.failure.as_deref().unwrap_or_default();
+        let resource = failure.strip_prefix("OutOf").and_then(|rest| rest.split(':').next());
+        self.is_finished() && resource.is_some_and(|resource| !self.requests(resource).is_zero())
+    }
+
     /// Returns whether an inventory has the pod: if it is unfinished and requests extended resources.
     pub(crate) fn counts(&self) -> bool {
         let has_requests = !self.requests.is_empty() || !self.claimed.is_empty();

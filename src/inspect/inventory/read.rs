@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod as K8sPod;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{GetParams, ListParams};
 use kube::core::{Request, Selector};
 use kube::{Client, Resource as _, ResourceExt as _};
@@ -89,6 +90,27 @@ pub(crate) async fn waiting_pods(
     Ok(pods)
 }
 
+/// Reads the pods that kubelets have rejected since some time, of one namespace or of all. `labels` selects some of them.
+pub(crate) async fn rejected_pods(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: &Selector,
+    since: Timestamp,
+) -> Result<Vec<(PodEntry, Placement)>, ReadError> {
+    let path = K8sPod::url_path(&(), namespace);
+    let params = ListParams::default().fields("status.phase=Failed").labels_from(labels);
+    let pods = lists::list(&requests(client), &path, params, |object| rejected_since(since, object)).await;
+    pods.map_err(|error| ReadError::List { kind: "pods", why: error.to_string() })
+}
+
+/// Reads a pod that a kubelet has rejected since some time.
+fn rejected_since(since: Timestamp, object: Value) -> Option<(PodEntry, Placement)> {
+    let time = |path: &str| object.pointer(path)?.as_str()?.parse::<Timestamp>().ok();
+    let started = time("/status/startTime").or_else(|| time("/metadata/creationTimestamp"))?;
+    let is_recent = started >= since;
+    placed(object).ok().filter(|(pod, _)| is_recent && pod.is_rejected())
+}
+
 /// Reads a pod, and where it may be.
 pub(crate) fn placed(object: Value) -> serde_json::Result<(PodEntry, Placement)> {
     let placement = Placement::of(&K8sPod::deserialize(&object)?);
@@ -141,4 +163,27 @@ pub(crate) async fn pods(
 /// Returns the DeviceClasses; none before Kubernetes 1.34, or without DRA.
 pub(crate) async fn classes(requests: &Requests) -> Result<Vec<DeviceClass>, RequestError> {
     Ok(lists::found(lists::all(requests, DEVICE_CLASSES).await)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::inspect::inventory::tests::pod;
+
+    #[test]
+    fn pod_that_ended_for_another_reason_or_earlier_is_not_rejected() {
+        let since = "2026-01-01T01:00:00Z".parse().unwrap();
+        for (reason, started, is_rejected) in [
+            ("OutOfexample.com/dongle", "2026-01-01T01:30:00Z", true),
+            ("OutOfexample.com/dongle", "2026-01-01T00:30:00Z", false),
+            ("OutOfcpu", "2026-01-01T01:30:00Z", false),
+            ("Evicted", "2026-01-01T01:30:00Z", false),
+        ] {
+            let mut failed = pod("failed", "node-1", "1");
+            failed["status"] = json!({"phase": "Failed", "reason": reason, "startTime": started});
+            assert_eq!(rejected_since(since, failed).is_some(), is_rejected, "{reason} {started}");
+        }
+    }
 }

@@ -1,16 +1,21 @@
 //! Which pods `why` is asked about.
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::core::Selector;
 
 use crate::cli::answers::answer::AnswerError;
 use crate::cli::answers::pod::Place;
+use crate::cluster::clock;
 use crate::inspect::inventory::placement::Placement;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::workloads::{self, Failing, FailingWorkloads, Kind, Workload};
 use crate::inspect::inventory::{Inventory, read};
 use crate::model::count::plural;
 use crate::response::request_error::RequestError;
+
+/// How long a rejected pod counts without a name, as in `doctor`.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// Names pods.
 #[derive(Debug, clap::Args)]
@@ -51,6 +56,8 @@ pub(super) struct Group {
     pub(super) namespace: Option<String>,
     pub(super) workload: Option<Workload>,
     pub(super) pods: Vec<(PodEntry, Placement)>,
+    /// The pods that kubelets have rejected, lately or of the workload.
+    pub(super) rejected: Vec<(PodEntry, Placement)>,
     /// The workloads whose pods cannot be created.
     pub(super) failing: Vec<Failing>,
     /// What could not be read.
@@ -87,11 +94,22 @@ impl Asked {
 
 async fn waiting(client: &Client, namespace: Option<&str>) -> Result<Group, AnswerError> {
     let everything = Selector::default();
-    let (pods, failing) =
-        tokio::join!(read::waiting_pods(client, namespace, &everything), workloads::failing_in(client, namespace));
+    let lately = clock::now() - RECENT;
+    let (pods, rejected, failing) = tokio::join!(
+        read::waiting_pods(client, namespace, &everything),
+        read::rejected_pods(client, namespace, &everything, lately),
+        workloads::failing_in(client, namespace),
+    );
     let gap = failing_gap(&failing);
     let failing = failing.map(|failing| failing.found).unwrap_or_default();
-    Ok(Group { namespace: namespace.map(str::to_owned), workload: None, pods: pods?, failing, gap })
+    Ok(Group {
+        namespace: namespace.map(str::to_owned),
+        workload: None,
+        pods: pods?,
+        rejected: rejected?,
+        failing,
+        gap,
+    })
 }
 
 /// Returns which workloads are missing in an answer.
@@ -118,14 +136,17 @@ async fn of_workload(client: &Client, kind: &'static Kind, place: &Place) -> Res
     let selector = selector.map_err(|error| {
         AnswerError::NotFound(format!("the selector of {} selects no pods: {error}", workload.name))
     })?;
-    let pods = read::waiting_pods(client, Some(namespace), &selector).await?;
+    let (pods, rejected) = tokio::try_join!(
+        read::waiting_pods(client, Some(namespace), &selector),
+        read::rejected_pods(client, Some(namespace), &selector, Timestamp::MIN),
+    )?;
     let failure = workload.pods.failure.clone().filter(|_| workload.pods.is_short());
     let failing = failure.map(|failure| {
         let (namespace, name) = (namespace.clone(), workload.name.clone());
         Failing { namespace, name, failure }
     });
     let failing = failing.into_iter().collect();
-    Ok(Group { namespace: Some(namespace.clone()), workload: Some(workload), pods, failing, gap: None })
+    Ok(Group { namespace: Some(namespace.clone()), workload: Some(workload), pods, rejected, failing, gap: None })
 }
 
 impl Group {

@@ -90,7 +90,7 @@ impl Causes {
     pub(super) fn new(counted: &Counted<'_>, group: &Group, leads: Option<bool>) -> Self {
         let mut found = Vec::<Together<'_>>::new();
         let (mut awaits_controller, mut lack_compute) = (false, false);
-        for Alike { placement, pods } in alike(&group.pods) {
+        for Alike { placement, pods } in alike(&group.pods).into_iter().chain(alike(&group.rejected)) {
             let Some(pod) = pods.first().copied() else { continue };
             let mut why = Question { counted, pod, placement }.explain(leads);
             awaits_controller |= why.awaits_controller();
@@ -123,7 +123,12 @@ impl Causes {
 
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         // A pod that waits for something else does not fit yet.
-        self.causes.iter().map(|cause| cause.verdict)
+        self.of_waiting().map(|cause| cause.verdict)
+    }
+
+    /// Returns the causes apart from why pods were rejected, which wait no longer, and which their owners replace.
+    fn of_waiting(&self) -> impl Iterator<Item = &Cause> {
+        self.causes.iter().filter(|cause| cause.verdict != Verdict::Rejected)
     }
 
     /// Returns what was asked about, and how many pods wait.
@@ -165,7 +170,7 @@ impl Answer for Causes {
     }
 
     fn names(&self) -> Vec<String> {
-        let pods = self.causes.iter().flat_map(|cause| &cause.pods);
+        let pods = self.of_waiting().flat_map(|cause| &cause.pods);
         let kind = if self.namespace.is_some() { "pod/" } else { "" };
         pods.map(|pod| format!("{kind}{pod}")).collect()
     }
@@ -229,8 +234,8 @@ impl Cause {
     /// Extended resources come first.
     fn rank(&self) -> u8 {
         match self.verdict {
-            Verdict::NotEnough | Verdict::OverQuota | Verdict::Rejected => 0,
-            Verdict::Unknown => 1,
+            Verdict::NotEnough | Verdict::OverQuota => 0,
+            Verdict::Unknown | Verdict::Rejected => 1,
             Verdict::NotCreated | Verdict::Excluded => 2,
             Verdict::Enough | Verdict::Gated => 3,
             Verdict::NotWaiting => 4,
@@ -284,10 +289,15 @@ fn alike(pods: &[(PodEntry, Placement)]) -> Vec<Alike<'_>> {
 
 fn answers_alike(one: &PodEntry, other: &PodEntry) -> bool {
     let of = |pod: &PodEntry| (pod.phase.clone(), pod.priority, pod.is_gated, pod.message.clone());
+    let ended = |pod: &PodEntry| (pod.node.clone(), pod.failure.clone());
     // What is reserved for a nominated pod is not reserved from itself.
     let is_nominated = one.nominated_node.is_some() || other.nominated_node.is_some();
     let claims = |pod: &PodEntry| (pod.claimed.clone(), pod.device_classes.clone());
-    !is_nominated && of(one) == of(other) && one.requests == other.requests && claims(one) == claims(other)
+    !is_nominated
+        && of(one) == of(other)
+        && ended(one) == ended(other)
+        && one.requests == other.requests
+        && claims(one) == claims(other)
 }
 
 impl Why {

@@ -67,7 +67,10 @@ pub(super) fn conclude(why: &Why, circumstances: &Circumstances<'_>) -> Conclusi
         Verdict::NotWaiting | Verdict::OverQuota | Verdict::NotCreated => Conclusion::alone(not_waiting(pod)),
         Verdict::Rejected => Conclusion::new(
             not_waiting(pod),
-            "its owner creates another pod, if it has one; `history` of the node shows who changed the value",
+            format!(
+                "its owner creates another pod, if it has one; {} shows who changed the value",
+                hint::command(&format!("history {}", why.node.as_deref().unwrap_or_default()))
+            ),
         ),
         Verdict::Gated => {
             Conclusion::alone("The scheduler does not consider the pod until its scheduling gates are removed")

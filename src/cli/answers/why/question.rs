@@ -32,7 +32,7 @@ impl Question<'_> {
         let answers = if is_waiting { counted.nodes(pod, placement.own_node()) } else { Vec::new() };
         let nodes: Vec<_> = answers.into_iter().map(|(name, answer)| WhyNode::new(self, name, answer)).collect();
         let verdict = match is_waiting {
-            false if is_rejected(pod) => Verdict::Rejected,
+            false if pod.is_rejected() => Verdict::Rejected,
             false => Verdict::NotWaiting,
             true if pod.is_gated => Verdict::Gated,
             true => verdict(&nodes, inventory),
@@ -100,13 +100,6 @@ fn verdict(nodes: &[WhyNode], inventory: &Inventory) -> Verdict {
         () if answers.contains(&None) => Verdict::Unknown,
         () => Verdict::NotEnough,
     }
-}
-
-/// Returns whether a kubelet has rejected the pod for want of what it requests.
-fn is_rejected(pod: &PodEntry) -> bool {
-    let failure = pod.failure.as_deref().unwrap_or_default();
-    let resource = failure.strip_prefix("OutOf").and_then(|rest| rest.split(':').next());
-    pod.is_finished() && resource.is_some_and(|resource| !pod.requests(resource).is_zero())
 }
 
 impl WhyResource {

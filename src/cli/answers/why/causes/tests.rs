@@ -8,7 +8,14 @@ use crate::inspect::inventory::{Inventory, read};
 
 fn group(pods: &[Value]) -> Group {
     let pods = pods.iter().map(|pod| read::placed(pod.clone()).unwrap()).collect();
-    Group { namespace: Some("default".to_owned()), workload: None, pods, failing: Vec::new(), gap: None }
+    Group {
+        namespace: Some("default".to_owned()),
+        workload: None,
+        pods,
+        rejected: Vec::new(),
+        failing: Vec::new(),
+        gap: None,
+    }
 }
 
 fn causes(inventory: &Inventory, group: &Group) -> Causes {
@@ -81,6 +88,27 @@ fn pods_with_nodes_of_their_own_are_one_cause() {
 ";
     assert!(text.contains(expected), "{text}");
     assert_eq!(found.causes.len(), 1);
+}
+
+/// They wait for nothing, and their owner may have replaced them.
+#[test]
+fn rejected_pods_are_named_and_count_as_none_that_wait() {
+    let rejected = ["a", "b"].map(|name| {
+        let mut pod = pod(name, "node-1", "3");
+        pod["status"] = json!({"phase": "Failed", "reason": "OutOfexample.com/dongle", "message": "Pod was rejected"});
+        read::placed(pod).unwrap()
+    });
+    let group = Group { rejected: rejected.into(), ..group(&[]) };
+    let found = causes(&inventory(&[node("node-1", &json!({}), "4")], &[], vec![]), &group);
+    let text = found.text(false);
+    let expected = "namespace default: no pod waits for a node.
+2 pods: a, b
+   The pod has ended (Failed): OutOfexample.com/dongle: Pod was rejected.
+";
+    assert!(text.starts_with(expected), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("{} shows who changed the value", hint::command("history node-1"))), "{text}");
+    assert_eq!(found.verdicts().count() + found.names().len(), 0);
 }
 
 #[test]
