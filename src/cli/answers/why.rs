@@ -6,22 +6,19 @@ mod conclusion;
 mod diagnosis;
 mod filters;
 mod question;
+mod rows;
 
-use std::collections::HashMap;
-
-use anstyle::{AnsiColor, Style};
 use kube::Client;
 
 use super::answer::{Answer, AnswerError, Common, next_change};
 use super::pod::Subject;
 use crate::cli::end;
-use crate::cli::table::{Cell, Row};
+use crate::cli::table::Row;
 use crate::inspect::inventory::why::Counted;
 use crate::inspect::inventory::{Inventory, leader};
-use crate::model::count::{digits, few};
 use asked::{AskedArgs, AskedPods};
 use causes::Causes;
-use diagnosis::{Outcome, Verdict, Why, WhyNode};
+use diagnosis::{Outcome, Verdict, Why};
 pub use filters::why_filters;
 use question::Question;
 
@@ -62,9 +59,6 @@ pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
 }
-
-/// The most lines of nodes in a table without `-o wide`.
-const LINES: usize = 25;
 
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> Result<end::Verdict, end::Failure> {
@@ -154,51 +148,7 @@ impl Answer for Why {
     const KIND: &'static str = "PodDiagnosis";
 
     fn table(&self, is_wide: bool) -> (Vec<&'static str>, Vec<Row>) {
-        // Nodes with the same answer, in the order of their names.
-        let mut groups = Vec::<(Vec<&WhyNode>, &[String])>::new();
-        let mut places = HashMap::new();
-        for node in &self.nodes {
-            let next = groups.len();
-            let own = is_wide.then_some(&node.node);
-            // Of a node that the pod may not use, it does not matter what it has.
-            let reasons = match (node.allowed, node.enough) {
-                (false, _) => &[],
-                (true, Some(true)) => &node.lacks[..],
-                (true, _) => &node.reasons[..],
-            };
-            let answer = if node.allowed { node.enough } else { None };
-            let place = *places.entry((node.allowed, answer, &node.obstacles, reasons, own)).or_insert(next);
-            match groups.get_mut(place) {
-                Some((nodes, _)) => nodes.push(node),
-                None => groups.push((vec![node], reasons)),
-            }
-        }
-        groups.sort_by_key(|(nodes, _)| nodes.first().map(|node| (!node.allowed, !node.takes())));
-        let most = if is_wide { usize::MAX } else { LINES };
-        let more = groups.iter().skip(most).map(|(nodes, _)| nodes.len()).sum::<usize>();
-        let rows = groups.iter().take(most).filter_map(|(nodes, reasons)| {
-            let names: Vec<_> = nodes.iter().map(|node| &node.node).collect();
-            let node = nodes.first()?;
-            let (answer, style) = match node.enough {
-                _ if !node.allowed => ("excluded", Style::new()),
-                Some(true) if !node.lacks.is_empty() => ("enough", AnsiColor::Yellow.on_default()),
-                Some(true) => ("enough", AnsiColor::Green.on_default()),
-                Some(false) => ("short", AnsiColor::Red.on_default()),
-                None => ("unknown", AnsiColor::Yellow.on_default()),
-            };
-            let why = if reasons.is_empty() { node.obstacles.join(", ") } else { reasons.join("; ") };
-            // "And 1 more" would be longer than the name.
-            let most = if names.len() == 2 { 2 } else { 1 };
-            Some(Row::new([few(&names, most, ", ").into(), Cell::styled(answer, style), why.into()]))
-        });
-        let more = (more > 0).then(|| {
-            Row::new([
-                format!("… and {} more (-o wide)", digits(more)).into(),
-                "".into(),
-                Cell::styled("", Style::new()),
-            ])
-        });
-        (vec!["NODE", "ANSWER", "REASON"], rows.chain(more).collect())
+        (vec!["NODE", "ANSWER", "REASON"], rows::rows(&self.nodes, is_wide))
     }
 
     fn names(&self) -> Vec<String> {

@@ -83,6 +83,12 @@ impl Shortage {
         present >= self.requested
     }
 
+    /// Returns it as text, without what may differ on each node.
+    pub(crate) fn brief(&self) -> String {
+        let declarations = on_any_node(&self.declarations);
+        Self { holders: Vec::new(), declarations, ..self.clone() }.text(None)
+    }
+
     /// Returns it as text, for a node with this capacity.
     fn text(&self, capacity: Option<Quantity>) -> String {
         let Self { resource, requested, allocatable, declarations, holders, .. } = self;
@@ -103,6 +109,12 @@ impl Shortage {
         }
         text
     }
+}
+
+/// Returns reasons without the labels of the node that each is about.
+pub(crate) fn on_any_node(reasons: &str) -> String {
+    let common = reasons.split("; ").map(|reason| reason.split(", and the node has ").next().unwrap_or_default());
+    common.collect::<Vec<_>>().join("; ")
 }
 
 fn as_text<S: Serializer>(quantity: &Quantity, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::diagnosis::WhyNode;
 use super::*;
 use crate::inspect::diff::cluster;
 use crate::inspect::diff::rules::Rules;
@@ -478,4 +479,39 @@ fn pod_that_asks_for_more_cpu_than_a_node_has_does_not_fit() {
     let remarks = why.remarks().join("\n");
     assert!(remarks.contains(expected), "{remarks}");
     assert!(!Found::One(Box::new(why)).outcome().fits);
+}
+
+#[test]
+fn nodes_with_much_the_same_reason_are_one_row() {
+    let waits = asking("3", "", json!({"nodeSelector": {"disk": "ssd"}}));
+    let nodes: Vec<_> = (0..60)
+        .map(|at| {
+            let disk = if at % 2 == 0 { "ssd".to_owned() } else { format!("hdd-{at}") };
+            node(&format!("n-{at:02}"), &json!({"disk": disk}), "4")
+        })
+        .collect();
+    let holders = (0..60).map(|at| pod(&format!("holder-of-n-{at:02}"), &format!("n-{at:02}"), "2"));
+    let pods: Vec<_> = holders.chain([waits.clone()]).collect();
+    let why = explain(&subject(inventory(&nodes, &pods, vec![]), &waits), None);
+    let text = why.text(false);
+    let expected = "\
+NODE                           ANSWER     REASON
+n-00, n-02, n-04 and 27 more   short      example.com/dongle: 2 of 4 free
+n-01, n-03, n-05 and 27 more   excluded   the pod's nodeSelector needs disk=ssd
+";
+    assert!(text.starts_with(expected), "{text}");
+    assert_eq!(why.text(true).lines().filter(|line| line.contains("holder-of")).count(), 31, "{}", why.text(true));
+}
+
+#[test]
+fn reasons_of_nodes_end_before_column_81() {
+    let waits = asking("9", "1", json!({}));
+    let nodes = ["node-1", "node-2"].map(|name| node(name, &json!({"pool": name}), "4"));
+    let key = json!({"resourceName": "example.com/key", "nodeSelector": {"matchLabels": {"pool": "other"}}});
+    let rules = vec![rule("key", &key), rule("dongle", &json!({"allNodes": true}))];
+    let why = explain(&subject(inventory(&nodes, std::slice::from_ref(&waits), rules), &waits), None);
+    let (_, rows) = why.table(false);
+    let text = why.text(false);
+    let rows: Vec<_> = text.lines().take(rows.len() + 1).collect();
+    assert!(rows.len() > 3 && rows.iter().all(|row| row.chars().count() <= 80), "{text}");
 }
