@@ -1,4 +1,4 @@
-//! The cpu and memory of nodes and pods, counted as the scheduler counts them.
+//! The cpu and memory of nodes and pods, and the number of pods, counted as the scheduler counts them.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -8,21 +8,28 @@ use crate::model::quantity::Quantity;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 
-/// Amounts of cpu and memory.
+/// Amounts of cpu and memory, and a number of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compute {
     /// In thousandths.
     pub cpu: i128,
     /// In bytes.
     pub memory: i128,
+    /// How many pods there are, or may be.
+    pub pods: i128,
 }
 
 impl Compute {
-    /// Rounds up, as `Quantity.MilliValue` and `Quantity.Value` do.
+    /// Returns amounts of no pods. Rounds up, as `Quantity.MilliValue` and `Quantity.Value` do.
     #[must_use]
     pub fn new(cpu: Quantity, memory: Quantity) -> Self {
-        let rounded = |quantity: Quantity, unit: i128| quantity.nanos().saturating_add(unit - 1).div_euclid(unit);
-        Self { cpu: rounded(cpu, NANOS_PER_MILLI), memory: rounded(memory, NANOS_PER_UNIT) }
+        Self { cpu: rounded(cpu, NANOS_PER_MILLI), memory: rounded(memory, NANOS_PER_UNIT), pods: 0 }
+    }
+
+    /// Returns the same with room for a number of pods: for any, if none is reported, as each kubelet does.
+    #[must_use]
+    pub fn with_pods(self, most: Option<Quantity>) -> Self {
+        Self { pods: most.map_or(i128::MAX, |most| rounded(most, NANOS_PER_UNIT)), ..self }
     }
 
     /// Returns what is too little, if `free` is all there is: what is free of it, and what is requested. What is not requested
@@ -33,27 +40,40 @@ impl Compute {
             .then(|| format!("cpu: {} free, the pod requests {}", Milli(free.cpu.max(0)), Milli(self.cpu)));
         let memory = is_short(self.memory, free.memory)
             .then(|| format!("memory: {} free, the pod requests {}", Bytes(free.memory.max(0)), Bytes(self.memory)));
-        cpu.into_iter().chain(memory)
+        let pods = is_short(self.pods, free.pods).then(|| "pods: no room for one more".to_owned());
+        cpu.into_iter().chain(memory).chain(pods)
     }
 
     /// Returns what is left.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        Self { cpu: self.cpu.saturating_sub(other.cpu), memory: self.memory.saturating_sub(other.memory) }
+        Self {
+            cpu: self.cpu.saturating_sub(other.cpu),
+            memory: self.memory.saturating_sub(other.memory),
+            pods: self.pods.saturating_sub(other.pods),
+        }
     }
 
     /// Returns the larger amount of each.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory), pods: self.pods.max(other.pods) }
     }
+}
+
+fn rounded(quantity: Quantity, unit: i128) -> i128 {
+    quantity.nanos().saturating_add(unit - 1).div_euclid(unit)
 }
 
 impl Add for Compute {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { cpu: self.cpu.saturating_add(other.cpu), memory: self.memory.saturating_add(other.memory) }
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory: self.memory.saturating_add(other.memory),
+            pods: self.pods.saturating_add(other.pods),
+        }
     }
 }
 
@@ -98,8 +118,8 @@ mod tests {
 
     #[test]
     fn amounts_are_rounded_up_as_in_the_scheduler() {
-        assert_eq!(compute("1", "1Ki"), Compute { cpu: 1000, memory: 1024 });
-        assert_eq!(compute("1u", "1500m"), Compute { cpu: 1, memory: 2 });
+        assert_eq!(compute("1", "1Ki"), Compute { cpu: 1000, memory: 1024, pods: 0 });
+        assert_eq!(compute("1u", "1500m"), Compute { cpu: 1, memory: 2, pods: 0 });
     }
 
     #[test]

@@ -174,7 +174,10 @@ impl Answer for Why {
             );
         }
         if self.verdict == Verdict::Enough {
-            remarks.push("Not looked at: volumes, topology and affinity to other pods".to_owned());
+            remarks.push(
+                "Not looked at: ephemeral storage, huge pages, host ports, volumes, topology and affinity to other pods"
+                    .to_owned(),
+            );
         }
         if self.verdict != Verdict::NotWaiting {
             let classes = self.device_classes.iter();

@@ -164,7 +164,7 @@ impl<'i> Counted<'i> {
             .collect()
     }
 
-    /// Returns what a node has too little of for a pod, of cpu and memory; nothing where that is not known.
+    /// Returns what a node has too little of for a pod, of cpu, memory and room for pods; nothing where that is not known.
     pub(crate) fn lacks(&self, name: &NodeName, pod: &PodEntry) -> Vec<String> {
         let (Some(used), Some(entry)) = (&self.inventory.compute, self.inventory.node(&name.0)) else {
             return Vec::new();

@@ -20,7 +20,7 @@ pub struct NodeObject {
     pub readiness: Readiness,
     /// `status.nodeInfo.kubeletVersion`; empty if none is reported.
     pub kubelet_version: Box<str>,
-    /// The allocatable cpu and memory.
+    /// The allocatable cpu, memory and number of pods.
     pub compute: Compute,
 }
 
@@ -131,8 +131,9 @@ impl<'de> Deserialize<'de> for NodeObject {
         });
         let Info { boot_id, kubelet_version } = node_info.unwrap_or_default();
         let node_info = Some(NodeInfo { boot_id });
-        let native = |name: &str| allocatable.as_ref().and_then(|map| map.native.get(name)).unwrap_or_default();
-        let compute = Compute::new(native("cpu"), native("memory"));
+        let native = |name: &str| allocatable.as_ref().and_then(|map| map.native.get(name));
+        let amounts = Compute::new(native("cpu").unwrap_or_default(), native("memory").unwrap_or_default());
+        let compute = amounts.with_pods(native("pods"));
         let allocatable = allocatable.map(|map| map.extended);
         Ok(Self {
             node: ApiNode::new(kind, metadata, ApiNodeStatus { capacity, allocatable, conditions: None, node_info }),

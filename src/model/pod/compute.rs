@@ -1,4 +1,4 @@
-//! The cpu and memory that a pod requests.
+//! The cpu and memory that a pod requests, which is one of the pods of its node.
 
 use super::amounts::Amounts;
 use super::{Pod, PodSpec, Resources};
@@ -30,7 +30,7 @@ impl Pod {
             all.cpu = if requests.cpu.is_some() { whole.cpu } else { all.cpu };
             all.memory = if requests.memory.is_some() { whole.memory } else { all.memory };
         }
-        all + of(overhead)
+        Compute { pods: 1, ..all + of(overhead) }
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
         sidecar["restartPolicy"] = json!("Always");
         let compute = |spec: Value| {
             let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
-            let Compute { cpu, memory } = pod.compute();
+            let Compute { cpu, memory, pods: 1 } = pod.compute() else { panic!("{pod:?}") };
             (cpu, memory >> 20)
         };
         let containers = [container("1", "1Gi"), container("250m", "512Mi")];

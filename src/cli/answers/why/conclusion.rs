@@ -6,7 +6,7 @@ use super::diagnosis::{Unallocatable, Verdict, Why, WhyNode, WhyResource};
 use crate::cli::answers::pod::NO_REQUESTS;
 use crate::inspect::hint;
 use crate::inspect::inventory::pods::PodEntry;
-use crate::inspect::inventory::why::Shortage;
+use crate::inspect::inventory::why::{Shortage, on_any_node};
 use crate::model::count::{digits, few, plural};
 
 /// How many nodes, pods and reasons a conclusion names.
@@ -121,11 +121,16 @@ fn excluded(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
             "correct the pod's nodeSelector or affinity, or delete the pod: its owner creates another",
         );
     }
-    let mut reasons = BTreeMap::<&str, usize>::new();
-    why.nodes
-        .iter()
-        .flat_map(|node| node.obstacles.first())
-        .for_each(|reason| *reasons.entry(reason).or_default() += 1);
+    let counts = |shown: fn(&str) -> String| {
+        let mut counts = BTreeMap::<String, usize>::new();
+        let reasons = why.nodes.iter().filter_map(|node| node.obstacles.first());
+        reasons.for_each(|reason| *counts.entry(shown(reason)).or_default() += 1);
+        counts
+    };
+    let mut reasons = counts(str::to_owned);
+    if reasons.len() > NAMED {
+        reasons = counts(on_any_node);
+    }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let reasons: Vec<_> = reasons.iter().map(|(reason, count)| format!("{} {reason}", on_nodes(*count))).collect();
@@ -181,12 +186,12 @@ fn too_little_compute(nodes: &[&WhyNode], selected: &str) -> Option<Conclusion> 
     let (first, others) = nodes.split_first()?;
     let lack = format!("{}: {}", first.node, first.lacks.join(", "));
     let others = if others.is_empty() { String::new() } else { format!(", and {} more", digits(others.len())) };
-    let rest = format!("node{selected} with enough extended resources has enough cpu and memory ({lack}{others})");
+    let rest = format!("node{selected} with enough extended resources has room for the pod ({lack}{others})");
     Some(if nodes.iter().all(|node| node.is_too_small) {
         let sentence = format!("However many pods end, no {rest}");
-        Conclusion::new(sentence, "request less of it in one pod, or add a larger node")
+        Conclusion::new(sentence, "request less cpu or memory in one pod, or add a larger node")
     } else {
-        Conclusion::new(format!("No {rest}"), "wait until pods free cpu or memory there, or request less of it")
+        Conclusion::new(format!("No {rest}"), "wait until pods end there, or request less cpu or memory")
     })
 }
 

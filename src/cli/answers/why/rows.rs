@@ -136,7 +136,7 @@ impl WhyNode {
             Some(false) if self.allowed => self.shortages.iter().map(Shortage::brief).collect::<Vec<_>>().join("; "),
             Some(true) if self.allowed && !self.lacks.is_empty() => {
                 let names: Vec<_> = self.lacks.iter().filter_map(|lack| lack.split(':').next()).collect();
-                format!("too little {}", names.join(" and "))
+                format!("too little: {}", names.join(", "))
             }
             _ => on_any_node(&self.reason()),
         }

@@ -339,7 +339,7 @@ fn node_with_enough_and_too_little_cpu_or_memory_says_so() {
     };
     let (takes, text) = explained(std::slice::from_ref(&small));
     assert_eq!(takes, [false]);
-    let conclusion = "no node with enough extended resources has enough cpu and memory (node-1: cpu: 500m free, the pod \
+    let conclusion = "no node with enough extended resources has room for the pod (node-1: cpu: 500m free, the pod \
                       requests 1)";
     assert!(text.contains(conclusion), "{text}");
     assert!(text.contains("node-1   enough   cpu: 500m free, the pod requests 1"), "{text}");
@@ -474,8 +474,8 @@ fn pod_that_asks_for_more_cpu_than_a_node_has_does_not_fit() {
     let mut inventory = inventory(&[small], std::slice::from_ref(&waits), vec![]);
     inventory.compute = Some([].into());
     let why = explain(&subject(inventory, &waits), None);
-    let expected = "However many pods end, no node with enough extended resources has enough cpu and memory (node-1: cpu: \
-                    500m free, the pod requests 1)\nFix: request less of it in one pod, or add a larger node";
+    let expected = "However many pods end, no node with enough extended resources has room for the pod (node-1: cpu: 500m \
+                    free, the pod requests 1)\nFix: request less cpu or memory in one pod, or add a larger node";
     let remarks = why.remarks().join("\n");
     assert!(remarks.contains(expected), "{remarks}");
     assert!(!Found::One(Box::new(why)).outcome().fits);
@@ -514,4 +514,29 @@ fn reasons_of_nodes_end_before_column_81() {
     let text = why.text(false);
     let rows: Vec<_> = text.lines().take(rows.len() + 1).collect();
     assert!(rows.len() > 3 && rows.iter().all(|row| row.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn node_that_takes_no_more_pods_has_no_room() {
+    let waits = pod("waits", "", "1");
+    for (most, takes) in [("110", true), ("0", false)] {
+        let mut node = node("node-1", &json!({}), "4");
+        node["status"]["allocatable"]["pods"] = json!(most);
+        let mut inventory = inventory(&[node], std::slice::from_ref(&waits), vec![]);
+        inventory.compute = Some([].into());
+        let why = explain(&subject(inventory, &waits), None);
+        assert_eq!(why.nodes[0].takes(), takes, "{most}");
+        assert_eq!(why.explanation.contains("(node-1: pods: no room for one more)"), !takes, "{}", why.explanation);
+    }
+}
+
+#[test]
+fn pod_that_may_use_no_node_says_why_once() {
+    let nodes = [1, 2, 3, 4, 5].map(|at| node(&format!("node-{at}"), &json!({"disk": format!("hdd-{at}")}), "4"));
+    let asks = asking("3", "", json!({"nodeSelector": {"disk": "ssd"}}));
+    let (_, remarks) = explained(&mut inventory(&nodes, std::slice::from_ref(&asks), vec![]), &asks);
+    assert!(
+        remarks.contains("The pod may use no node: on 5 nodes, the pod's nodeSelector needs disk=ssd\n"),
+        "{remarks}"
+    );
 }
