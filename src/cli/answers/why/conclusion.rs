@@ -234,8 +234,10 @@ fn not_free(tried: &[&WhyNode], which: &str, circumstances: &Circumstances<'_>) 
         };
         return Conclusion::new(sentence, wait);
     }
-    let hindered = shortages().find_map(|short| Some((short, short.rule.as_ref().filter(|_| !short.is_freed())?)));
-    let Some((Shortage { resource, declarations, .. }, rule)) = hindered else { return Conclusion::alone(sentence) };
+    let hindered = shortages().find(|short| short.most >= short.requested && !short.is_freed());
+    let Some(Shortage { resource, declarations, rule: Some(rule), .. }) = hindered else {
+        return Conclusion::alone(sentence);
+    };
     Conclusion::new(
         format!("{sentence}: rule {rule} declares {resource}, and something stands in its way ({declarations})"),
         format!("remove it; see the rule's status: kubectl describe ner {rule}"),

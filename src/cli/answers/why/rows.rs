@@ -99,8 +99,9 @@ impl Group<'_> {
     /// Returns the names of the first nodes.
     fn shown(&self, most: usize) -> String {
         // "And 1 more" would be longer than the name.
-        let most = if self.names.len() == most + 1 { most + 1 } else { most };
-        few(&self.names, most, ", ")
+        let named = if self.names.len() == most + 1 { most + 1 } else { most };
+        let text = few(&self.names, named, ", ");
+        if most > 1 && text.chars().count() > INDENT { self.shown(1) } else { text }
     }
 
     fn row(self, most: usize) -> Row {

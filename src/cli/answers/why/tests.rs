@@ -540,3 +540,24 @@ fn pod_that_may_use_no_node_says_why_once() {
         "{remarks}"
     );
 }
+
+#[test]
+fn rule_that_declares_too_little_is_not_what_hinders() {
+    let nodes = ["node-1", "node-2"].map(|name| node(name, &json!({}), ""));
+    let small = json!({"nodeNames": ["node-1"], "quantity": 2});
+    let large = json!({"nodeNames": ["node-2"], "quantity": 4, "paused": true});
+    let rules = in_cluster(&[("small", small, json!({})), ("large", large, json!({}))]);
+    let why = led(&nodes, &[pod("waits", "", "3")], rules);
+    assert!(why.explanation.contains("rule large declares example.com/dongle, and something"), "{}", why.explanation);
+}
+
+#[test]
+fn long_names_of_nodes_are_few() {
+    let waits = pod("waits", "", "3");
+    let name = |at: usize| format!("ip-10-0-0-{at}.eu-central-1.compute.internal");
+    let nodes: Vec<_> = (10..40).map(|at| node(&name(at), &json!({}), "4")).collect();
+    let holders = (10..40).map(|at| pod(&format!("holder-{at}"), &name(at), "2"));
+    let pods: Vec<_> = holders.chain([waits.clone()]).collect();
+    let text = explain(&subject(inventory(&nodes, &pods, vec![]), &waits), None).text(false);
+    assert!(text.contains("\nip-10-0-0-10.eu-central-1.compute.internal and 29 more   short"), "{text}");
+}
