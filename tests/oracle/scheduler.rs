@@ -74,7 +74,7 @@ fn node(rng: &mut Rng, number: usize) -> Value {
     };
     let taints: Vec<_> = (0..rng.usize(..4).saturating_sub(2)).map(|_| taint(rng)).collect();
     let mut amounts = amounts(rng, 5);
-    amounts["pods"] = json!("110");
+    amounts["pods"] = json!(pick(rng, &["110", "2", "1"]));
     amounts["cpu"] = json!(pick(rng, &["1", "2500m", "4"]));
     amounts["memory"] = json!(pick(rng, &["1Gi", "4096Mi", "8G"]));
     json!({
