@@ -27,6 +27,7 @@ mod render;
 mod report;
 mod resource_refs;
 mod schema;
+mod shape;
 mod violation;
 mod workload;
 

@@ -17,6 +17,8 @@ pub(super) enum Place {
     Container,
     /// In a quota, where extended resources have the prefix `requests.`.
     Quota,
+    /// In a LimitRange for objects of another type, such as claims of volumes.
+    OtherLimits,
 }
 
 /// The names without a slash that a quota can have, besides huge pages.
@@ -50,6 +52,7 @@ impl Place {
                 let page = name.strip_prefix("requests.").unwrap_or(name);
                 QUOTA_NAMES.contains(&name) || page.starts_with("hugepages-")
             }
+            Self::OtherLimits => name == "storage" || Self::Quota.is_standard(name),
         }
     }
 }
@@ -67,20 +70,19 @@ pub(super) fn is_native(name: &str, place: Place) -> bool {
 pub(super) fn check_name(name: &str, path: &Path, place: Place, violations: &mut Vec<Violation>) -> bool {
     let is_valid = match place {
         Place::Container => is_extended(name),
-        Place::Quota => name.contains('/') && is_qualified_name(name),
+        Place::Quota | Place::OtherLimits => name.contains('/') && is_qualified_name(name),
     };
     if is_valid {
         return true;
     }
-    let in_quota = place == Place::Quota;
-    let meant = name.strip_prefix("requests.").filter(|_| in_quota).unwrap_or(name);
+    let meant = name.strip_prefix("requests.").filter(|_| place != Place::Container).unwrap_or(name);
     let error = match ResourceName::parse(meant) {
         Err(InvalidResourceName::Reserved(text)) => InvalidResourceName::BadPrefix(text),
         Err(error) => error,
         Ok(_) => InvalidResourceName::PrefixTooLong(excerpt(name)),
     };
     let hint = match error {
-        InvalidResourceName::NoSlash(_) if in_quota => "a quota has it as requests.<domain>/<name>",
+        InvalidResourceName::NoSlash(_) if place == Place::Quota => "a quota has it as requests.<domain>/<name>",
         InvalidResourceName::QuotaPrefix(_) => "only a quota has the prefix requests.",
         _ => "nothing can advertise such a name: write the one that nodes have",
     };

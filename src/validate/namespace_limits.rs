@@ -8,22 +8,41 @@ use super::amounts::{self, Place};
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use super::resource_refs::{names, quota};
+use super::shape::{self, Shape, names_extended};
 use super::violation::Violation;
 use crate::manifest::{Document, Path};
+use crate::model::label::{excerpt, is_qualified_name};
 use crate::model::quantity::Quantity;
 use crate::model::resource_name::{in_ignored_quota_key, is_extended};
+use crate::model::spelling::closest;
 
 /// The maps of a LimitRange's item.
 const MAPS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
+/// The types without a slash that an item can be for.
+const TYPES: [&str; 3] = ["Container", "Pod", "PersistentVolumeClaim"];
+
+const OBJECT: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+
 /// Returns the problems of a quota or a LimitRange.
 pub(super) fn check(document: &Document) -> Vec<Diagnostic> {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
-    if let Some(hard) = quota(document) {
-        check_quota(hard, &mut errors, &mut warnings);
-    }
-    for item in limit_range_items(document) {
-        item.check(&mut errors);
+    match document.kind() {
+        "ResourceQuota" if document.group().is_empty() => {
+            check_quota_shape(&document.value, &mut errors);
+            if let Some(hard) = quota(document) {
+                check_quota(hard, &mut errors, &mut warnings);
+            }
+        }
+        "LimitRange" if document.group().is_empty() => {
+            check_limit_range_shape(&document.value, &mut errors);
+            let items = limit_range_items(document);
+            items.iter().for_each(|item| item.check(&mut errors));
+            if document.value.get("spec").is_some_and(names_extended) {
+                check_types(&items, &mut errors);
+            }
+        }
+        _ => {}
     }
     let found = |mut violation: Violation| {
         violation.hint = violation.placeholder(document.at(&violation.path)).or(violation.hint.take());
@@ -48,6 +67,69 @@ fn check_quota(hard: &Map<String, Value>, errors: &mut Vec<Violation>, warnings:
         };
         let message = "ignored by Kubernetes: a quota counts an extended resource as requests.<name>";
         warnings.push(Violation::new(&path, Code::QuotaKey, message).at_key().hint(Some(hint)));
+    }
+}
+
+fn check_quota_shape(object: &Value, errors: &mut Vec<Violation>) {
+    let hint = "a quota has it as spec.hard: {requests.example.com/dongle: 1}";
+    let [spec, hard] = [&["spec"][..], &["spec", "hard"]].map(|keys| Path::from_keys(keys.iter().copied()));
+    if let Value::Object(fields) = object {
+        Shape { known: &OBJECT, hint }.check(fields, &Path::default(), errors);
+    }
+    if let Some(fields) = shape::map(object.get("spec"), &spec, hint, errors) {
+        Shape { known: &["hard", "scopes", "scopeSelector"], hint }.check(fields, &spec, errors);
+        shape::map(fields.get("hard"), &hard, hint, errors);
+    }
+}
+
+fn check_limit_range_shape(object: &Value, errors: &mut Vec<Violation>) {
+    let hint = "a LimitRange has it as spec.limits: [{type: Container, max: {example.com/dongle: 1}}]";
+    let spec = Path::from_keys(["spec"]);
+    if let Value::Object(fields) = object {
+        Shape { known: &OBJECT, hint }.check(fields, &Path::default(), errors);
+    }
+    let Some(fields) = shape::map(object.get("spec"), &spec, hint, errors) else { return };
+    Shape { known: &["limits"], hint }.check(fields, &spec, errors);
+    let limits = spec.key("limits");
+    match fields.get("limits") {
+        Some(Value::Array(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                shape::map(Some(item), &limits.item(index), hint, errors);
+            }
+        }
+        None | Some(Value::Null) => {}
+        Some(other) => errors.push(shape::wrong_type(&limits, other, "a list", hint)),
+    }
+}
+
+/// Reports types that do not exist, or that an earlier item has.
+fn check_types(items: &[Item<'_>], errors: &mut Vec<Violation>) {
+    let mut seen = BTreeSet::new();
+    for item in items {
+        let path = item.path.key("type");
+        let kind = match item.fields.get("type").unwrap_or(&Value::Null) {
+            Value::String(kind) => kind.as_str(),
+            Value::Null => "",
+            other => {
+                errors.push(shape::wrong_type(&path, other, "text", "write Container"));
+                continue;
+            }
+        };
+        let shown = excerpt(kind);
+        let is_known = TYPES.contains(&kind) || kind.contains('/') && is_qualified_name(kind);
+        if !is_known {
+            let message = format!("Invalid value: \"{shown}\": must be a standard limit type or fully qualified");
+            let hint = match closest(kind, TYPES) {
+                Some(close) => format!("did you mean {close}?"),
+                None => format!("write type: {}", TYPES.join(", or ")),
+            };
+            errors.push(Violation::new(&path, Code::LimitRange, message).hint(Some(hint)));
+        }
+        if !seen.insert(kind) {
+            let message = format!("Duplicate value: \"{shown}\"");
+            let hint = "write all limits of a type into one item".to_owned();
+            errors.push(Violation::new(&path, Code::LimitRange, message).hint(Some(hint)));
+        }
     }
 }
 
@@ -115,14 +197,23 @@ impl Item<'_> {
         self.value("defaultRequest", name).or_else(supplied)
     }
 
+    /// Returns whether it is for pods or containers, whose resources have rules of their own.
+    fn place(&self) -> Place {
+        if self.is("Container") || self.is("Pod") { Place::Container } else { Place::OtherLimits }
+    }
+
     fn check(&self, errors: &mut Vec<Violation>) {
+        let known = [&["type"], MAPS.as_slice()].concat();
+        let hint = "write max: {example.com/dongle: 1}, or another field of a LimitRange";
+        Shape { known: &known, hint }.check(self.fields, &self.path, errors);
+        let place = self.place();
         let mut names = BTreeSet::new();
         for map in MAPS {
-            for (name, value) in self.amounts(map).filter(|(name, _)| !amounts::is_native(name, Place::Container)) {
-                let path = self.path.key(map).key(name);
-                if amounts::check_syntax(value, &path, errors)
-                    && amounts::check_name(name, &path, Place::Container, errors)
-                {
+            let path = self.path.key(map);
+            let amounts = shape::map(self.fields.get(map), &path, hint, errors).into_iter().flatten();
+            for (name, value) in amounts.filter(|(name, _)| !amounts::is_native(name, place)) {
+                let path = path.key(name);
+                if amounts::check_syntax(value, &path, errors) && amounts::check_name(name, &path, place, errors) {
                     names.insert(name);
                 }
                 if self.is("Pod") && map.starts_with("default") {
@@ -132,8 +223,22 @@ impl Item<'_> {
                 }
             }
         }
+        if !names.is_empty() {
+            self.check_storage(errors);
+        }
         for name in names {
             self.check_order(name, errors);
+        }
+    }
+
+    /// Reports claims of volumes without a limit of their storage.
+    fn check_storage(&self, errors: &mut Vec<Violation>) {
+        let has = |map: &str| self.amounts(map).any(|(name, _)| name == "storage");
+        if self.is("PersistentVolumeClaim") && !has("min") && !has("max") {
+            let message =
+                "Required value: either minimum or maximum storage value is required, but neither was provided";
+            let hint = "write storage into max, or set it for the type Container".to_owned();
+            errors.push(Violation::new(&self.path, Code::LimitRange, message).hint(Some(hint)));
         }
     }
 
@@ -144,7 +249,13 @@ impl Item<'_> {
         let ratio = self.value("maxLimitRequestRatio", name);
         let mut report = |map: &str, message: String| {
             let path = self.path.key(map).key(name);
-            let hint = "extended resources cannot be overcommitted: give max, or one default".to_owned();
+            let hint = match map {
+                "maxLimitRequestRatio" => {
+                    "remove it: the limit of an extended resource is its request, so that it is 1"
+                }
+                _ => "extended resources cannot be overcommitted: give max, or one default",
+            };
+            let hint = hint.to_owned();
             errors.push(Violation::new(&path, Code::LimitRange, format!("Invalid value: {message}")).hint(Some(hint)));
         };
         for ((low, least), (high, most)) in [
@@ -160,8 +271,14 @@ impl Item<'_> {
                 report(low, format!("{low} value {least} is greater than {high} value {most}"));
             }
         }
-        if ratio.is_some_and(|ratio| ratio < Quantity::from(1)) {
-            report("maxLimitRequestRatio", "the ratio is less than 1".to_owned());
+        if let Some(ratio) = ratio.filter(|ratio| *ratio < Quantity::from(1)) {
+            report("maxLimitRequestRatio", format!("ratio {ratio} is less than 1"));
+        }
+        if let (Some(ratio), Some(min), Some(max)) = (ratio, min, max) {
+            let most = max.to_float() / min.to_float();
+            if ratio.to_float() > most {
+                report("maxLimitRequestRatio", format!("ratio {ratio} is greater than max/min = {most}"));
+            }
         }
         if let (Some(default), Some(request)) = (default, request)
             && default != request

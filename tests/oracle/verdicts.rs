@@ -138,9 +138,26 @@ fn quotas() -> Vec<Value> {
     for key in [format!("requests.{RESOURCE}"), RESOURCE.to_owned(), format!("limits.{RESOURCE}")] {
         hard.extend(quantities().iter().map(|quantity| json!({&key: quantity})));
     }
-    let quotas =
-        hard.into_iter().map(|hard| json!({"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": hard}}));
-    quotas.collect()
+    let quota = |fields: Value| merged(&json!({"apiVersion": "v1", "kind": "ResourceQuota"}), &fields);
+    let mut quotas: Vec<_> = hard.into_iter().map(|hard| quota(json!({"spec": {"hard": hard}}))).collect();
+    let counted = json!({format!("requests.{RESOURCE}"): 1});
+    quotas.extend([
+        quota(json!({"spec": {"hards": counted}})),
+        quota(json!({"spec": {"limits": counted}})),
+        quota(json!({"spec": {"limits": {RESOURCE: 1}}})),
+        quota(json!({"spec": counted})),
+        quota(json!({"spec": {RESOURCE: 1}})),
+        quota(json!({"spec": {"hard": [counted]}})),
+        quota(json!({"spec": {"hard": RESOURCE}})),
+        quota(json!({"spec": {"hard": null}})),
+        quota(json!({"spec": [{"hard": counted}]})),
+        quota(json!({"spec": null})),
+        quota(json!({"hard": counted})),
+        quota(json!({"hard": counted, "spec": {"hard": counted}})),
+        quota(json!({"spec": {"hard": counted, "scopes": ["BestEffort"]}})),
+        quota(json!({"spec": {"hard": {"hard": counted}}})),
+    ]);
+    quotas
 }
 
 fn limit_ranges() -> Vec<Value> {
@@ -160,8 +177,51 @@ fn limit_ranges() -> Vec<Value> {
         }
     }
     items.extend(maps.iter().map(|map| json!({"type": "Pod", *map: {RESOURCE: 1}})));
-    let ranges = items.into_iter();
-    ranges.map(|item| json!({"apiVersion": "v1", "kind": "LimitRange", "spec": {"limits": [item]}})).collect()
+    for kind in ["PersistentVolumeClaim", "openshift.io/Image"] {
+        let names = names().into_iter().chain(["requests.storage".to_owned()]);
+        items.extend(names.map(|name| json!({"type": kind, "max": {name: "4"}, "min": {"storage": "1"}})));
+        items.extend(maps.iter().map(|map| json!({"type": kind, *map: {"requests.example.com/dongle": 1}})));
+        items.push(json!({"type": kind, "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}}));
+    }
+    for kind in [json!("container"), json!(""), json!(null), json!("example.com/x"), json!("a b"), json!(5)] {
+        items.push(json!({"type": kind, "max": {RESOURCE: 1}}));
+    }
+    for (min, max, ratio) in
+        [("1", "2", "3"), ("1", "2", "2"), ("2", "5", "2500m"), ("2", "5", "2501m"), ("0", "2", "9"), ("0", "0", "9")]
+    {
+        let [min, max, ratio] = [min, max, ratio].map(|amount| json!({RESOURCE: amount}));
+        items.push(json!({"type": "Pod", "min": min, "max": max, "maxLimitRequestRatio": ratio}));
+    }
+    items.extend([
+        json!({"max": {RESOURCE: 1}}),
+        json!({"type": "Container", "maximum": {RESOURCE: 1}}),
+        json!({"type": "Container", "defaultRequests": {RESOURCE: 1}}),
+        json!({"type": "Container", "amounts": {RESOURCE: 1}}),
+        json!({"type": "Container", RESOURCE: 1}),
+        json!({"type": "Container", "max": RESOURCE}),
+        json!({"type": "Container", "max": [RESOURCE]}),
+        json!({"type": "Container", "max": null}),
+        json!(RESOURCE),
+        json!([{"type": "Container", "max": {RESOURCE: 1}}]),
+    ]);
+    let item = json!({"type": "Container", "max": {RESOURCE: 1}});
+    let other = json!({"type": "Pod", "max": {RESOURCE: 1}});
+    let mut specs: Vec<_> = items.into_iter().map(|item| json!({"spec": {"limits": [item]}})).collect();
+    specs.extend([
+        json!({"spec": {"limits": [item, other]}}),
+        json!({"spec": {"limits": [item, item]}}),
+        json!({"spec": {"limits": [item, {"type": "Container", "max": {"cpu": 1}}]}}),
+        json!({"spec": {"limits": item}}),
+        json!({"spec": {"limits": RESOURCE}}),
+        json!({"spec": {"limit": [item]}}),
+        json!({"spec": {"limits": [other], "max": {RESOURCE: 1}}}),
+        json!({"spec": [item]}),
+        json!({"spec": item}),
+        json!({"limits": [item]}),
+        json!({"limits": [item], "spec": {"limits": [item]}}),
+    ]);
+    let ranges = specs.into_iter();
+    ranges.map(|fields| merged(&json!({"apiVersion": "v1", "kind": "LimitRange"}), &fields)).collect()
 }
 
 /// Every object, with a name of its own.
