@@ -55,7 +55,7 @@ pub(super) fn pods(document: &Document) -> Vec<Pod<'_>> {
 }
 
 /// Returns the path of the pod spec in a kind. The same kind in another group is a different kind.
-fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
+pub(super) fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
     match (group, kind) {
         ("", "Pod") => Some(&["spec"]),
         ("", "PodTemplate") => Some(&["template", "spec"]),

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::amounts::{self, Place};
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
-use super::pods::{Container, Origin, Pod, pods};
+use super::pods::{Container, Origin, Pod, pod_spec, pods};
+use super::shape::{self, names_extended, unknown_field};
 use super::violation::Violation;
 use crate::manifest::{Document, Path, Step};
 use crate::model::label::excerpt;
@@ -35,21 +36,26 @@ pub(super) struct LimitMissing {
 
 /// Returns the problems of the pods in a document.
 pub(super) fn check(document: &Document) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    let mut violations = Vec::new();
+    check_beside(document, &mut violations);
+    let mut problems: Vec<_> =
+        violations.into_iter().map(|violation| problem(document, Origin::Template, violation)).collect();
     for pod in pods(document) {
         let mut violations = Vec::new();
         check_pod(&pod, &mut violations);
-        for mut violation in violations {
-            violation.hint = violation.placeholder(document.at(&violation.path)).or(violation.hint.take());
-            let limit_missing = (pod.origin == Origin::Pod).then(|| limit_missing(document, &violation)).flatten();
-            let mut diagnostic = Diagnostic::found(violation, document);
-            if pod.origin == Origin::Unknown {
-                diagnostic.severity = Severity::Warning;
-            }
-            problems.push(Problem { diagnostic, limit_missing });
-        }
+        problems.extend(violations.into_iter().map(|violation| problem(document, pod.origin, violation)));
     }
     problems
+}
+
+fn problem(document: &Document, origin: Origin, mut violation: Violation) -> Problem {
+    violation.hint = violation.placeholder(document.at(&violation.path)).or(violation.hint.take());
+    let limit_missing = (origin == Origin::Pod).then(|| limit_missing(document, &violation)).flatten();
+    let mut diagnostic = Diagnostic::found(violation, document);
+    if origin == Origin::Unknown {
+        diagnostic.severity = Severity::Warning;
+    }
+    Problem { diagnostic, limit_missing }
 }
 
 fn limit_missing(document: &Document, violation: &Violation) -> Option<LimitMissing> {
@@ -89,45 +95,62 @@ fn extended(container: &Value, map: &str) -> BTreeMap<String, String> {
     fields.filter_map(|(name, value)| Some((name.clone(), amounts::text(value)?))).collect()
 }
 
+/// Reports resources that are beside the pod of an object, in any of the maps around it.
+fn check_beside(document: &Document, violations: &mut Vec<Violation>) {
+    let mut path = Path::default();
+    for key in pod_spec(document.group(), document.kind()).into_iter().flatten() {
+        let Some(Value::Object(fields)) = document.at(&path) else { return };
+        for (field, value) in fields {
+            let is_meant = closest(field, ["resources", "limits", "requests"]).is_some() && names_extended(value);
+            if field != key && (is_meant || is_extended(field)) {
+                violations.push(unknown_field(&path.key(field), "write it in resources of the container that uses it"));
+            }
+        }
+        path = path.key(key);
+    }
+}
+
 fn check_pod(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
     if let Some(fields) = pod.spec.as_object() {
-        check_place(fields, &pod.path, violations);
-        check_pod_level(fields, &pod.path.key("resources"), violations);
+        check_place(fields, &pod.path, pod.origin, violations);
+        check_native_level(fields, &pod.path.key("resources"), violations);
+        // Other kinds may have fields of these names with another meaning.
+        if pod.origin != Origin::Unknown {
+            check_pod_level(fields, &pod.path, violations);
+            check_volumes(fields, &pod.path, violations);
+        }
     }
     for container in pod.containers.iter().filter(|container| container.is_whole) {
         let Some(fields) = container.value.as_object() else { continue };
-        check_place(fields, &container.path, violations);
+        check_place(fields, &container.path, pod.origin, violations);
         check_native_only(fields, &container.path, violations);
         let path = container.path.key("resources");
         match fields.get("resources") {
             Some(Value::Object(resources)) => {
-                check_fields(resources, &path, violations);
+                check_fields(resources, &path, "write it in limits", violations);
                 check_amounts(resources, &path, violations);
             }
-            None | Some(Value::Null) => {}
-            Some(_) if pod.origin == Origin::Unknown => {}
-            Some(other) => violations.push(not_a_map(&path, other)),
+            _ if pod.origin == Origin::Unknown => {}
+            resources => {
+                shape::map(resources, &path, IN_CONTAINER, violations);
+            }
         }
     }
 }
 
-fn not_a_map(path: &Path, value: &Value) -> Violation {
-    let kind = match value {
-        Value::Array(_) => "a list",
-        Value::String(_) => "text",
-        _ => "a single value",
-    };
-    let hint = "write limits: {example.com/dongle: 1} below resources".to_owned();
-    Violation::new(path, Code::Type, format!("must be a map, and is {kind}")).hint(Some(hint))
-}
+/// What to do about a value that is no map in a container.
+const IN_CONTAINER: &str = "write limits: {example.com/dongle: 1} below resources";
+
+/// What to do about an extended resource that is not in a container.
+const FOR_CONTAINER: &str = "write it in limits of the container that uses it";
 
 /// Reports resources that are not where a pod or container has them.
-fn check_place(fields: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+fn check_place(fields: &Map<String, Value>, path: &Path, origin: Origin, violations: &mut Vec<Violation>) {
     for (field, value) in fields {
         let has_amounts = ["limits", "requests"].iter().any(|map| value.get(map).is_some_and(Value::is_object));
         let hint = match field.as_str() {
             "resources" => continue,
-            _ if has_amounts => "did you mean resources?",
+            _ if has_amounts || has_resources(field, value, origin) => "did you mean resources?",
             "limits" | "requests" => "write it below resources",
             name if is_extended(name) => "write it below resources, in limits",
             _ => continue,
@@ -136,13 +159,37 @@ fn check_place(fields: &Map<String, Value>, path: &Path, violations: &mut Vec<Vi
     }
 }
 
-fn unknown_field(path: &Path, hint: &str) -> Violation {
-    let violation = Violation::new(path, Code::UnknownField, format!("unknown field \"{path}\""));
-    violation.hint(Some(hint.to_owned())).at_key()
+/// Returns whether a field of a pod or container has extended resources as its keys. Those of a label can look like one,
+/// and only the kinds of Kubernetes have no other such fields.
+fn has_resources(field: &str, value: &Value, origin: Origin) -> bool {
+    origin != Origin::Unknown
+        && !["nodeSelector", "overhead", "limits", "requests"].contains(&field)
+        && value.as_object().is_some_and(|amounts| amounts.keys().any(|name| is_extended(name)))
+}
+
+/// Reports `spec.resources` of another shape, and invalid amounts in `spec.overhead`.
+fn check_pod_level(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+    let [resources, overhead] = ["resources", "overhead"].map(|field| path.key(field));
+    if let Some(fields) = shape::map(spec.get("resources"), &resources, FOR_CONTAINER, violations) {
+        check_fields(fields, &resources, FOR_CONTAINER, violations);
+        for map in ["limits", "requests"] {
+            shape::map(fields.get(map), &resources.key(map), FOR_CONTAINER, violations);
+        }
+    }
+    for (name, value) in shape::map(spec.get("overhead"), &overhead, FOR_CONTAINER, violations).into_iter().flatten() {
+        check_amount(name, value, &overhead.key(name), violations);
+    }
+}
+
+fn check_amount(name: &str, value: &Value, path: &Path, violations: &mut Vec<Violation>) {
+    if !amounts::is_native(name, Place::Container) {
+        amounts::check_name(name, path, Place::Container, violations);
+        amounts::check_quantity(name, value, path, violations);
+    }
 }
 
 /// Reports extended resources in `spec.resources`.
-fn check_pod_level(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+fn check_native_level(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
     let resources = spec.get("resources").unwrap_or(&Value::Null);
     for map in ["limits", "requests"] {
         for name in resources.get(map).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
@@ -153,33 +200,58 @@ fn check_pod_level(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<
                 "Unsupported value: \"{}\": supported values: \"cpu\", \"hugepages-\", \"memory\"",
                 excerpt(name)
             );
-            let hint = "write it in limits of the container that uses it".to_owned();
             let violation = Violation::new(&path.key(map).key(name), Code::PodResourcePlace, message).at_key();
-            violations.push(violation.hint(Some(hint)));
+            violations.push(violation.hint(Some(FOR_CONTAINER.to_owned())));
         }
     }
 }
 
-/// Reports extended resources in fields of a container that take native ones only.
-fn check_native_only(container: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
-    let items = |list: &str| container.get(list).and_then(Value::as_array).into_iter().flatten().enumerate();
-    let resized = items("resizePolicy")
-        .map(|(index, item)| (item.get("resourceName"), path.key("resizePolicy").item(index).key("resourceName")));
-    let exposed = items("env").map(|(index, item)| {
-        let at = path.key("env").item(index);
-        let at = ["valueFrom", "resourceFieldRef", "resource"].iter().fold(at, |at, key| at.key(key));
-        (item.pointer("/valueFrom/resourceFieldRef/resource"), at)
-    });
-    for (name, at) in resized.chain(exposed) {
-        let Some(name) = name.and_then(Value::as_str).filter(|name| name.contains('/')) else { continue };
-        let message = format!("Unsupported value: \"{}\": not for extended resources", excerpt(name));
-        let hint = "remove it: Kubernetes neither resizes nor exposes an extended resource".to_owned();
-        violations.push(Violation::new(&at, Code::PodResourcePlace, message).hint(Some(hint)));
+/// Reports files in volumes that show an extended resource.
+fn check_volumes(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+    let volumes = items(spec.get("volumes"), &path.key("volumes"));
+    for (volume, path) in volumes {
+        let projected = path.key("projected").key("sources");
+        let sources = items(volume.pointer("/projected/sources"), &projected);
+        for (source, path) in sources.into_iter().chain([(volume, path)]) {
+            let path = path.key("downwardAPI").key("items");
+            for (item, path) in items(source.pointer("/downwardAPI/items"), &path) {
+                check_shown(item, &path, violations);
+            }
+        }
     }
 }
 
+/// Returns the items of a list with the path of each.
+fn items<'t>(list: Option<&'t Value>, path: &Path) -> Vec<(&'t Value, Path)> {
+    let items = list.and_then(Value::as_array).into_iter().flatten().enumerate();
+    items.map(|(index, item)| (item, path.item(index))).collect()
+}
+
+/// Reports an extended resource in `resourceFieldRef` of an owner.
+fn check_shown(owner: &Value, path: &Path, violations: &mut Vec<Violation>) {
+    let path = path.key("resourceFieldRef").key("resource");
+    check_native(owner.pointer("/resourceFieldRef/resource"), &path, violations);
+}
+
+/// Reports extended resources in fields of a container that take native ones only.
+fn check_native_only(container: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+    for (item, path) in items(container.get("resizePolicy"), &path.key("resizePolicy")) {
+        check_native(item.get("resourceName"), &path.key("resourceName"), violations);
+    }
+    for (item, path) in items(container.get("env"), &path.key("env")) {
+        check_shown(item.get("valueFrom").unwrap_or(&Value::Null), &path.key("valueFrom"), violations);
+    }
+}
+
+fn check_native(name: Option<&Value>, path: &Path, violations: &mut Vec<Violation>) {
+    let Some(name) = name.and_then(Value::as_str).filter(|name| name.contains('/')) else { return };
+    let message = format!("Unsupported value: \"{}\": not for extended resources", excerpt(name));
+    let hint = "remove it: Kubernetes neither resizes nor exposes an extended resource".to_owned();
+    violations.push(Violation::new(path, Code::PodResourcePlace, message).hint(Some(hint)));
+}
+
 /// Reports fields of `resources` that do not exist, if they hold extended resources or are one.
-fn check_fields(resources: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+fn check_fields(resources: &Map<String, Value>, path: &Path, place: &str, violations: &mut Vec<Violation>) {
     for (field, value) in resources {
         let known = ["limits", "requests"];
         if known.contains(&field.as_str()) || field == "claims" {
@@ -187,7 +259,7 @@ fn check_fields(resources: &Map<String, Value>, path: &Path, violations: &mut Ve
         }
         let holds = value.as_object().is_some_and(|amounts| amounts.keys().any(|name| is_extended(name)));
         let hint = match closest(field, known) {
-            _ if is_extended(field) => "write it in limits".to_owned(),
+            _ if is_extended(field) => place.to_owned(),
             Some(close) => format!("did you mean {close}?"),
             None if holds => "write limits, or limits and requests".to_owned(),
             None => continue,
@@ -200,15 +272,10 @@ fn check_amounts(resources: &Map<String, Value>, path: &Path, violations: &mut V
     let none = Map::new();
     let mut maps = [&none, &none];
     for (map, place) in maps.iter_mut().zip(["limits", "requests"]) {
-        match resources.get(place) {
-            Some(Value::Object(amounts)) => *map = amounts,
-            None | Some(Value::Null) => {}
-            Some(other) => violations.push(not_a_map(&path.key(place), other)),
-        }
-        for (name, value) in map.iter().filter(|(name, _)| !amounts::is_native(name, Place::Container)) {
-            let at = path.key(place).key(name);
-            amounts::check_name(name, &at, Place::Container, violations);
-            amounts::check_quantity(name, value, &at, violations);
+        let path = path.key(place);
+        *map = shape::map(resources.get(place), &path, IN_CONTAINER, violations).unwrap_or(&none);
+        for (name, value) in map.iter() {
+            check_amount(name, value, &path.key(name), violations);
         }
     }
     let [limits, requests] = maps;

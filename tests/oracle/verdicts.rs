@@ -80,6 +80,8 @@ fn containers() -> Vec<Value> {
         json!({"resources": {"Limits": {RESOURCE: 1}}}),
         json!({"resource": {"limits": {RESOURCE: 1}}}),
         json!({"Resources": {"requests": {RESOURCE: 1}}}),
+        json!({"resource": {RESOURCE: 1}}),
+        json!({"amounts": {RESOURCE: 1}}),
         json!({"limits": {RESOURCE: 1}}),
         json!({"requests": {RESOURCE: 1}}),
         json!({RESOURCE: 1}),
@@ -104,9 +106,61 @@ fn pod_specs() -> Vec<Value> {
         json!({"resources": {"limits": {"dongle": 1}}}),
         json!({"resources": {"limits": {"cpu": 1}}}),
         json!({"resource": {"limits": {RESOURCE: 1}}}),
+        json!({"resource": {RESOURCE: 1}}),
         json!({"limits": {RESOURCE: 1}}),
         json!({RESOURCE: 1}),
+        json!({"resources": {RESOURCE: 1}}),
+        json!({"resources": {"limit": {RESOURCE: 1}}}),
+        json!({"resources": [RESOURCE]}),
+        json!({"resources": RESOURCE}),
+        json!({"resources": {"limits": RESOURCE}}),
+        json!({"resources": null}),
+        json!({"overhead": {RESOURCE: "four"}}),
+        json!({"overhead": {RESOURCE: -1}}),
+        json!({"overhead": {"Example.com/dongle": 1}}),
+        json!({"overhead": RESOURCE}),
+        json!({"overhead": null}),
+        json!({"nodeSelector": {RESOURCE: "true"}}),
+        downward(&format!("limits.{RESOURCE}")),
+        downward(&format!("requests.{RESOURCE}")),
+        downward("limits.cpu"),
+        projected(&format!("limits.{RESOURCE}")),
+        projected("requests.memory"),
     ]
+}
+
+/// A volume with a file that has an amount of a resource.
+fn downward(resource: &str) -> Value {
+    let field = json!({"containerName": "a", "resource": resource});
+    json!({"volumes": [{"name": "v", "downwardAPI": {"items": [{"path": "p", "resourceFieldRef": field}]}}]})
+}
+
+/// The same volume, as one of several that are projected into one.
+fn projected(resource: &str) -> Value {
+    let volume = downward(resource)["volumes"][0]["downwardAPI"].clone();
+    json!({"volumes": [{"name": "v", "projected": {"sources": [{"downwardAPI": volume}]}}]})
+}
+
+/// Workloads with resources beside the pod rather than in it.
+fn beside_pods() -> Vec<Value> {
+    let spec = json!({"containers": [{"name": "a", "image": "b"}]});
+    let resources = json!({"limits": {RESOURCE: 1}});
+    let mut objects = Vec::new();
+    for place in ["", "/spec", "/spec/template"] {
+        for fields in [
+            json!({"resources": resources}),
+            json!({"resources": {RESOURCE: 1}}),
+            json!({"limits": {RESOURCE: 1}}),
+            json!({RESOURCE: 1}),
+        ] {
+            let mut object = with_pod("Deployment", &spec);
+            let at = object.pointer_mut(place).unwrap();
+            *at = merged(at, &fields);
+            objects.push(object);
+        }
+    }
+    objects.push(merged(&with_pod("Pod", &spec), &json!({"resources": resources})));
+    objects
 }
 
 fn merged(base: &Value, fields: &Value) -> Value {
@@ -247,6 +301,7 @@ fn objects() -> Vec<Value> {
         let other = kinds[1..][index % (kinds.len() - 1)];
         objects.extend(["Pod", other].map(|kind| with_pod(kind, spec)));
     }
+    objects.extend(beside_pods());
     objects.extend(quotas());
     objects.extend(limit_ranges());
     for (index, object) in objects.iter_mut().enumerate() {
