@@ -1,8 +1,8 @@
 //! Manifests in files: YAML and JSON, read as kubectl reads them, with the source location of every value.
 //!
 //! ```text
-//! paths ─▶ files ─▶ split ─▶ yaml ─▶ Document: a JSON value, and where each part of it stands
-//!          bytes    texts    events  Unreadable: what cannot be read, where, and why
+//! paths ─▶ files ─▶ split ─▶ yaml, json ─▶ Document: a JSON value, and where each part of it stands
+//!          bytes    texts                 Unreadable: what cannot be read, where, and why
 //! ```
 //!
 //! The input is untrusted, so everything is bounded: see [`Limits`].
@@ -11,6 +11,7 @@ mod document;
 mod exclude;
 mod files;
 mod inputs;
+mod json;
 mod kustomize;
 mod locations;
 mod path;

@@ -30,6 +30,16 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    pub(super) fn too_many(&self) -> String {
+        format!("the document has more than {} values, its aliases followed: split it", self.values)
+    }
+
+    pub(super) fn too_deep(&self) -> String {
+        format!("maps and lists are nested more than {} deep here", self.depth)
+    }
+}
+
 /// One object in a file. The items of a List are separate documents.
 #[derive(Clone, Debug)]
 pub struct Document {

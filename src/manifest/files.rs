@@ -11,10 +11,10 @@ use kube::Resource as _;
 
 use super::document::{Document, Limits, ReadError};
 use super::inputs::{Files, Inputs};
-use super::kustomize;
 use super::path::Path as ValuePath;
 use super::source::{ParseError, Source, SourceLocation, Span};
 use super::split;
+use super::{json, kustomize};
 use super::yaml::{self, Parsed};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label::printable;
@@ -74,7 +74,8 @@ fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Res
                 continue;
             }
         };
-        let parsed = match yaml::read(&raw_document, limits) {
+        let read = if raw_document.is_json { json::read } else { yaml::read };
+        let parsed = match read(&raw_document, limits) {
             Ok(None) => continue,
             Ok(Some(parsed)) => parsed,
             Err(parse_error) => {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::document::Limits;
 use super::inputs::Inputs;
-use super::{split, yaml};
+use super::{json, split, yaml};
 
 /// The names of a kustomization file.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -72,7 +72,10 @@ fn read(path: &Path, limits: &Limits) -> Vec<Value> {
         return Vec::new();
     }
     let documents = split::split(&text).into_iter().flatten();
-    let documents = documents.filter_map(|document| yaml::read(&document, limits).ok().flatten());
+    let documents = documents.filter_map(|document| {
+        let read = if document.is_json { json::read } else { yaml::read };
+        read(&document, limits).ok().flatten()
+    });
     documents.map(|parsed| parsed.value).collect()
 }
 

@@ -4,6 +4,8 @@
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::{Number, Value};
 
+use crate::model::label::excerpt;
+
 /// Returns the value of a scalar.
 ///
 /// # Errors
@@ -25,7 +27,7 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
         ("float", number @ Value::Number(_)) => Ok(number),
         ("bool", answer @ Value::Bool(_)) => Ok(answer),
         ("null", Value::Null) => Ok(Value::Null),
-        _ => Err(format!("{:?} is no {kind}, as its tag says", crate::model::label::excerpt(text))),
+        _ => Err(format!("{:?} is no {kind}, as its tag says", excerpt(text))),
     }
 }
 
@@ -40,6 +42,17 @@ fn plain(text: &str) -> Result<Value, String> {
         }
         _ => number(text).map_or_else(|| text.into(), Value::Number),
     })
+}
+
+/// Returns a number of JSON as kubectl reads it.
+///
+/// # Errors
+/// If it is too large for a float; in one line.
+pub(super) fn json_number(text: &str) -> Result<Value, String> {
+    let whole = text.parse::<i64>().map(Number::from).ok();
+    let number = whole.or_else(|| json_float(text.parse().ok()?));
+    let too_large = || format!("the number {} is too large", excerpt(text));
+    number.map(Value::Number).ok_or_else(too_large)
 }
 
 /// Parses a number like Go's `strconv.ParseInt` with base 0, or a YAML float.

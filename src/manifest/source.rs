@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::model::label::excerpt;
+
 /// A file, as text.
 #[derive(Debug)]
 pub struct Source {
@@ -186,6 +188,14 @@ fn position(source: &Source, offset: u32) -> (usize, usize) {
 pub(super) struct ParseError {
     pub(super) span: Span,
     pub(super) reason: String,
+}
+
+impl ParseError {
+    /// Returns the error for a key that is in this line already.
+    pub(super) fn repeated(key: &str, line: usize, span: Span) -> Self {
+        let reason = format!("the key {:?} is given twice: it is in line {line} already", excerpt(key));
+        Self { span, reason }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Parses one YAML document (JSON is YAML) to a JSON value with the locations of its parts.
+//! Parses one YAML document to a JSON value with the locations of its parts.
 //!
 //! The parser reads like kubectl, which silently takes the last of repeated keys. Repeats are returned beside the value,
 //! since a rule with one has a mistake.
@@ -71,7 +71,7 @@ fn without_comment(text: &str, at: usize) -> String {
 /// show. Every byte keeps its offset.
 fn with_line_breaks<'t>(raw_document: &RawDocument<'t>) -> Cow<'t, str> {
     const BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
-    if raw_document.is_json || !raw_document.text.contains(BREAKS) {
+    if !raw_document.text.contains(BREAKS) {
         return raw_document.text.into();
     }
     let replaced = raw_document.text.replace('\u{85}', " \n");
@@ -90,7 +90,7 @@ fn has_escaped_slash(quoted: &str) -> bool {
 }
 
 /// The number of bytes of text that count as one more value.
-const BYTES_A_VALUE: usize = 64;
+pub(super) const BYTES_A_VALUE: usize = 64;
 
 struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
@@ -173,7 +173,7 @@ impl<'t> Reader<'t> {
                 }
                 let at = place.unwrap_or_default() + self.raw_document.offset;
                 let reason = match error.kind() {
-                    ErrorKind::RecursionLimitExceeded => self.too_deep(),
+                    ErrorKind::RecursionLimitExceeded => self.limits.too_deep(),
                     _ => format!("not YAML: {}", error.info()),
                 };
                 Err(ParseError { span: Span::new(at..at + 1), reason })
@@ -201,16 +201,12 @@ impl<'t> Reader<'t> {
 
     /// Counts values, including those that an alias repeats: a document of a few hundred bytes can expand to any size.
     fn count(&mut self, values: usize, depth: usize, range: Range) -> Result<(), ParseError> {
-        let Limits { values: most, depth: deepest, .. } = *self.limits;
         self.values = self.values.saturating_add(values);
-        if self.values > most {
-            return Err(self.parse_error(
-                range,
-                format!("the document has more than {most} values, its aliases followed: split it"),
-            ));
+        if self.values > self.limits.values {
+            return Err(self.parse_error(range, self.limits.too_many()));
         }
-        if depth > deepest {
-            return Err(self.parse_error(range, self.too_deep()));
+        if depth > self.limits.depth {
+            return Err(self.parse_error(range, self.limits.too_deep()));
         }
         Ok(())
     }
@@ -331,9 +327,7 @@ impl<'t> Reader<'t> {
                 .ok_or_else(|| self.parse_error(range, "a key must be text, a number or a truth value"))?;
             if let Some(first) = fields.given.insert(name.clone(), range) {
                 let line = first.start.line() + self.raw_document.lines_before;
-                let shown = crate::model::label::excerpt(&name);
-                let reason = format!("the key {shown:?} is given twice: it is in line {line} already");
-                self.repeated.push(self.parse_error(range, reason));
+                self.repeated.push(ParseError::repeated(&name, line, self.span(range)));
             }
             fields.insert(name, value.value, value.locations.with_key(self.span(range)));
         }

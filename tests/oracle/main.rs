@@ -1,4 +1,4 @@
-//! Compares quantities, names, selectors, YAML, what pods request, and where `why` says that they fit, with Kubernetes'
+//! Compares quantities, names, selectors, YAML and JSON, what pods request, and where `why` says that they fit, with Kubernetes'
 //! own code, which `tests/controlplane/oracle` runs, and the verdicts on pods, quotas and LimitRanges with a real API
 //! server.
 //!
@@ -13,6 +13,7 @@ use node_resource_advertiser::model::quantity::{ParseQuantityError, Quantity};
 use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
 use simulator::seeds;
 
+mod json;
 mod pod_requests;
 mod scheduler;
 mod selectors;
