@@ -1,6 +1,8 @@
 //! The value of a YAML scalar in kubectl: sigs.k8s.io/yaml decodes with `go.yaml.in/yaml/v2`, which is YAML 1.1 with
 //! exceptions (its `resolve.go`), and then converts to JSON.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::{Number, Value};
 
@@ -17,18 +19,26 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
             _ => Ok(text.into()),
         };
     };
-    let Some(kind @ ("int" | "float" | "bool" | "null")) = tag.core_suffix() else {
-        // Any other tag, and a lone `!`, makes it a string. kubectl decodes base64 for !!binary, which no field of a
-        // rule or a pod template uses.
-        return Ok(text.into());
+    let kind = match tag.core_suffix() {
+        Some(kind @ ("int" | "float" | "bool" | "null")) => kind,
+        _ if tag.suffix_in_namespace("tag:yaml.org,2002:").as_deref() == Some("binary") => return binary(text),
+        // Any other tag, and a lone `!`, makes it a string.
+        _ => return Ok(text.into()),
     };
     match (kind, plain(text)?) {
-        ("int", Value::Number(number)) if number.is_i64() => Ok(Value::Number(number)),
+        ("int", Value::Number(number)) if number.is_i64() && float_key(text).is_none() => Ok(Value::Number(number)),
         ("float", number @ Value::Number(_)) => Ok(number),
         ("bool", answer @ Value::Bool(_)) => Ok(answer),
         ("null", Value::Null) => Ok(Value::Null),
         _ => Err(format!("{:?} is no {kind}, as its tag says", excerpt(text))),
     }
+}
+
+/// Returns what a text in base64 stands for.
+fn binary(text: &str) -> Result<Value, String> {
+    let bytes = BASE64_STANDARD.decode(text.replace(['\n', '\r'], ""));
+    let bytes = bytes.map_err(|_| format!("{:?} is no base64, as its tag says", excerpt(text)))?;
+    Ok(String::from_utf8_lossy(&bytes).into())
 }
 
 fn plain(text: &str) -> Result<Value, String> {
@@ -221,6 +231,9 @@ mod tests {
         assert_eq!(tagged("2026-01-01", &core("timestamp")), Ok(json!("2026-01-01")));
         assert_eq!(tagged("5", &Tag::new("!", "foo")), Ok(json!("5")));
         assert_eq!(tagged("5", &Tag::new("", "!")), Ok(json!("5")));
+        assert_eq!(tagged("1.0", &core("int")), Err("\"1.0\" is no int, as its tag says".to_owned()));
+        assert_eq!(tagged("aGVs\nbG8=", &core("binary")), Ok(json!("hello")));
+        assert_eq!(tagged("@@", &core("binary")), Err("\"@@\" is no base64, as its tag says".to_owned()));
         assert_eq!(tagged("foo", &core("int")), Err("\"foo\" is no int, as its tag says".to_owned()));
         assert_eq!(tagged("x", &core("null")), Err("\"x\" is no null, as its tag says".to_owned()));
         let quoted = resolve("5", ScalarStyle::DoubleQuoted, Some(&core("int")));

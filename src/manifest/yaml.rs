@@ -14,6 +14,9 @@ use super::locations::{Children, Locations};
 use super::scalar;
 use super::source::{ParseError, Span};
 use super::split::RawDocument;
+use gaps::Gaps;
+
+mod gaps;
 
 /// A parsed document.
 #[derive(Debug)]
@@ -78,15 +81,23 @@ fn with_line_breaks<'t>(raw_document: &RawDocument<'t>) -> Cow<'t, str> {
     replaced.replace(['\u{2028}', '\u{2029}'], "  \n").into()
 }
 
-/// Returns whether a text in double quotes has an escape that JSON and YAML 1.2 have, and kubectl rejects.
-fn has_escaped_slash(quoted: &str) -> bool {
-    let mut chars = quoted.chars();
-    while let Some(next) = chars.next() {
-        if next == '\\' && chars.next() == Some('/') {
-            return true;
+/// Returns what to do about an escape in double quotes that JSON or YAML 1.2 has, and kubectl rejects.
+fn rejected_escape(quoted: &str) -> Option<&'static str> {
+    let mut rest = quoted;
+    while let Some((_, escape)) = rest.split_once('\\') {
+        match escape.as_bytes() {
+            [b'/', ..] => return Some("\\/ is no escape in kubectl: write / alone"),
+            [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] => {
+                return Some(
+                    "kubectl reads no half of a character: write the character itself, or \\U and eight digits",
+                );
+            }
+            _ => {}
         }
+        let length = escape.chars().next().map_or(0, char::len_utf8);
+        rest = escape.get(length..).unwrap_or_default();
     }
-    false
+    None
 }
 
 /// The number of bytes of text that count as one more value.
@@ -105,6 +116,7 @@ struct Reader<'t> {
     glued_comment: Option<usize>,
     /// How many lists in brackets and maps in braces are open.
     flows: usize,
+    gaps: Gaps<'t>,
 }
 
 /// A value, with what must be known before it is repeated.
@@ -136,6 +148,7 @@ impl<'t> Reader<'t> {
             repeated: Vec::new(),
             glued_comment: None,
             flows: 0,
+            gaps: Gaps::new(text),
         }
     }
 
@@ -165,7 +178,10 @@ impl<'t> Reader<'t> {
     fn next(&mut self) -> Result<Option<(Event<'t>, Range)>, ParseError> {
         match self.parser.next_event() {
             None => Ok(None),
-            Some(Ok(event)) => Ok(Some(event)),
+            Some(Ok((event, range))) => match self.gaps.see(&event, range, self.flows > 0) {
+                Some(fault) => Err(self.fault(fault)),
+                None => Ok(Some((event, range))),
+            },
             Some(Err(error)) => {
                 let place = error.marker().byte_offset();
                 if *error.kind() == ErrorKind::CommentNotSeparated {
@@ -195,8 +211,9 @@ impl<'t> Reader<'t> {
         ParseError { span: self.span(range), reason: reason.into() }
     }
 
-    fn too_deep(&self) -> String {
-        format!("maps and lists are nested more than {} deep here", self.limits.depth)
+    fn fault(&self, fault: gaps::Fault) -> ParseError {
+        let at = fault.at + self.raw_document.offset;
+        ParseError { span: Span::new(at..at + 1), reason: fault.reason() }
     }
 
     /// Counts values, including those that an alias repeats: a document of a few hundred bytes can expand to any size.
@@ -261,8 +278,9 @@ impl<'t> Reader<'t> {
 
     fn scalar(&self, text: &str, style: ScalarStyle, tag: Option<&Tag>, range: Range) -> Result<Value, ParseError> {
         let quoted = || self.text.get(range.byte_range().unwrap_or_default()).unwrap_or_default();
-        if style == ScalarStyle::DoubleQuoted && !self.raw_document.is_json && has_escaped_slash(quoted()) {
-            return Err(self.parse_error(range, "not YAML: \\/ is no escape in kubectl: write / alone"));
+        let escape = if style == ScalarStyle::DoubleQuoted { rejected_escape(quoted()) } else { None };
+        if let Some(escape) = escape {
+            return Err(self.parse_error(range, format!("not YAML: {escape}")));
         }
         // Between brackets, go-yaml takes any question mark for an indicator, and a colon where a text begins.
         let indicator = match style == ScalarStyle::Plain && self.flows > 0 {

@@ -172,9 +172,35 @@ fn yaml_is_read_as_in_kubectl_where_yaml_1_2_differs() {
     assert_eq!(shown("a: 'b'#c\nd: 5\n", &Path::from_keys(["d"])), ("5".to_owned(), (2, 4)));
     assert!(reason("a: \"b\\/c\"").contains("write / alone"));
     assert_eq!(value("a: \"b\\\\/c\"\nd: 'e\\/f'"), json!({"a": "b\\/c", "d": "e\\/f"}));
-    let json = RawDocument { text: "{\"a\": \"b\\/c\"}", offset: 0, lines_before: 0, is_json: true };
-    assert_eq!(read(&json, &Limits::default()).unwrap().unwrap().value, json!({"a": "b/c"}));
     let many = "- 'a'#b\n".repeat(GLUED_COMMENTS);
     assert_eq!(value(&many), json!(vec!["a"; GLUED_COMMENTS]));
     assert!(reason(&(many + "- 'a'#b\n")).contains("a comment needs a space before it"));
+}
+
+#[test]
+fn yaml_tab_that_kubectl_rejects_is_an_error_at_its_place() {
+    let indentation = "a tab at the start of a line";
+    for (text, says, at) in [
+        ("x: a\n\t\ny: b\n", indentation, 5),
+        ("x:\n  y: a\n  \t\n  z: b\n", indentation, 12),
+        ("x: a\n\t# c\ny: b\n", indentation, 5),
+        ("x: 'a'\n \t# c\ny: b\n", indentation, 8),
+        ("x:\n-\ta: b\n", "a tab cannot follow -", 4),
+        ("? x\n:\ty\n", "a tab cannot follow :", 5),
+    ] {
+        let error = read_all(text, &Limits::default()).unwrap_err();
+        assert!(error.reason.contains(says), "{text:?}: {}", error.reason);
+        assert_eq!(error.span, Span::new(at..at + 1), "{text:?}");
+    }
+    for text in ["x: a\n \t\ny: b\n", "x: 'a'\t\ny: b\n", "x:\n- a\n \t\n- b\n", "x:\n- - a\n- b\n \t\n- c\n"] {
+        assert!(read_all(text, &Limits::default()).is_ok(), "{text:?}");
+    }
+}
+
+#[test]
+fn yaml_escaped_halves_of_a_character_are_errors() {
+    for text in [r#"a: "\ud83d\ude00""#, r#"a: "\\\uD83D\uDE00""#] {
+        assert!(reason(text).contains("no half of a character"), "{text}");
+    }
+    assert_eq!(value(r#"a: "\ud7ff\\ud83d""#), json!({"a": "\u{d7ff}\\ud83d"}));
 }
