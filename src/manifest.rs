@@ -22,7 +22,7 @@ mod yaml;
 
 pub use document::{Document, Limits, ReadError};
 pub use exclude::{Exclude, Glob};
-pub use files::{read, read_text};
+pub use files::{read, read_text, read_values};
 pub use inputs::{Files, Inputs};
 pub use path::{Path, Step};
 pub use source::{Source, SourceLocation, Span};

@@ -59,6 +59,11 @@ pub fn read_text(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut
     documents(name, text, limits, &mut |document| take(document.and_then(Document::checked)));
 }
 
+/// Reads one text, and passes each document, which need not be a Kubernetes object.
+pub fn read_values(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Result<Document, ReadError>)) {
+    documents(name, text, limits, take);
+}
+
 /// Returns the documents of a text, of any content.
 fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Result<Document, ReadError>)) {
     let source = Arc::new(Source::new(name, text));

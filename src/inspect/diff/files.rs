@@ -21,6 +21,9 @@ use crate::manifest::{self, Limits, SourceLocation};
 use crate::model::label::excerpt;
 use crate::model::node::ApiNode;
 use crate::model::pod::object::PodObject;
+use without_logs::WithoutLogs;
+
+mod without_logs;
 
 /// How much of a file is read to distinguish JSON from YAML.
 const SNIFF_BYTES: u64 = 4096;
@@ -153,15 +156,15 @@ fn read_text<T: Trimmed>(name: &str, mut head: Vec<u8>, source: impl Read, take:
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
     let mut other = None;
     if text.trim_ascii_start().starts_with(b"{") || text.trim_ascii_start().starts_with(b"[") {
-        let rest = Cursor::new(text.to_vec()).chain(source);
-        json(name, BufReader::with_capacity(BUFFER, rest), &mut take, &mut other)?;
+        let rest = BufReader::with_capacity(BUFFER, Cursor::new(text.to_vec()).chain(source));
+        json(name, BufReader::with_capacity(BUFFER, WithoutLogs::new(rest)), &mut take, &mut other)?;
     } else {
         let limits = Limits::default();
         // One byte beyond the limit shows that the file is longer.
         let left = (limits.file + 1).saturating_sub(head.len() as u64);
         let read = source.take(left).read_to_end(&mut head);
         read.map_err(|source| FileError::Read { name: name.to_owned(), source })?;
-        yaml(name, head, &limits, &mut take)?;
+        yaml(name, head, &limits, &mut take, &mut other)?;
     }
     if count == 0 {
         let other = other.map(|kind| format!(", but a {}", excerpt(&kind))).unwrap_or_default();
@@ -186,7 +189,13 @@ fn content(place: String, reason: String) -> FileError {
     FileError::Content { place, reason }
 }
 
-fn yaml<T: Trimmed>(name: &str, bytes: Vec<u8>, limits: &Limits, take: Take<'_, T>) -> Result<(), FileError> {
+fn yaml<T: Trimmed>(
+    name: &str,
+    bytes: Vec<u8>,
+    limits: &Limits,
+    take: Take<'_, T>,
+    other: &mut Option<String>,
+) -> Result<(), FileError> {
     if bytes.len() as u64 > limits.file {
         let most = limits.file >> 20;
         let reason = format!("more than {most} MiB of YAML: use JSON, which can have any size ({})", T::COMMAND);
@@ -195,19 +204,16 @@ fn yaml<T: Trimmed>(name: &str, bytes: Vec<u8>, limits: &Limits, take: Take<'_, 
     let text = String::from_utf8(bytes)
         .map_err(|error| content(name.to_owned(), format!("not text: {}", error.utf8_error())))?;
     let mut result = Ok(());
-    manifest::read_text(name, text, limits, &mut |document| {
+    manifest::read_values(name, text, limits, &mut |document| {
         if result.is_err() {
             return;
         }
         result = match document {
             Err(unreadable) => Err(content(place(&unreadable.location), unreadable.reason)),
-            Ok(document) if document.kind() != T::KIND => Ok(()),
             Ok(document) => {
                 let location = document.location(&manifest::Path::default());
-                T::deserialize(document.value)
-                    .map_err(|error| error.to_string())
-                    .and_then(&mut *take)
-                    .map_err(|reason| content(place(&location), reason))
+                let read = ListOrObject { take: &mut *take, other: &mut *other }.deserialize(document.value);
+                read.map_err(|error| content(place(&location), error.to_string()))
             }
         };
     });
@@ -234,8 +240,11 @@ fn json<T: Trimmed>(
         ListOrObject { take: &mut *take, other: &mut *other }
             .deserialize(&mut json)
             .map_err(|error| located(name, error))?;
-        if json.end().is_ok() {
-            return Ok(());
+        match json.end() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_io() => return Err(located(name, error)),
+            // Another object.
+            Err(_) => {}
         }
     }
 }
@@ -298,7 +307,8 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
             return Ok(());
         }
         // Without a kind, as in an archive of a support tool, it is what was asked for.
-        if fields.get("kind").map_or(fields.contains_key("metadata"), |kind| kind == T::KIND) {
+        let kind = fields.get("kind").filter(|kind| *kind != "");
+        if kind.map_or(fields.contains_key("metadata"), |kind| kind == T::KIND) {
             let object = T::deserialize(Value::Object(fields)).map_err(A::Error::custom)?;
             (self.take)(object).map_err(A::Error::custom)?;
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The text of a quantity. The API server writes text; in files a number is as good.
+/// The text of a quantity. The API server writes text; in files a number is as good, and null is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuantityText(pub(crate) Box<str>);
 
@@ -42,6 +42,10 @@ impl Visitor<'_> for QuantityVisitor {
 
     fn visit_f64<E>(self, number: f64) -> Result<QuantityText, E> {
         Ok(QuantityText(number.to_string().into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<QuantityText, E> {
+        Ok(QuantityText("0".into()))
     }
 
     fn visit_bool<E: Error>(self, truth: bool) -> Result<QuantityText, E> {

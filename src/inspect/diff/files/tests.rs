@@ -47,11 +47,45 @@ fn node_files_of_other_shapes_are_read() {
     let dump = r#"{"kind": "NodeList", "items": [{"metadata": {"name": "c"}}]}
         {"kind": "EventList", "items": [{"involvedObject": {}}]} {"kind": "PodList", "items": []}"#;
     let numbers = r#"{"kind": "Node", "metadata": {"name": "c"}, "status": {
-        "capacity": {"cpu": 32, "memory": 1.5, "example.com/a": 4}, "allocatable": {"example.com/a": 4}}}"#;
+        "capacity": {"cpu": 32, "memory": 1.5, "example.com/a": null}, "allocatable": {"example.com/a": 4}}}"#;
     let yaml = "apiVersion: v1\nkind: Node\nmetadata: {name: c}\nstatus: {capacity: {pods: 110, example.com/a: 4}}\n";
-    for text in [kindless, &format!("[{kindless}]"), &format!(" [{NODE}]"), dump, numbers, yaml] {
+    let item = "- metadata: {name: c}\n  status: {capacity: {cpu: 8}}\n";
+    let yaml_items = format!("items:\n{item}");
+    let yaml_pod = format!("{item}- {{kind: Pod, metadata: {{name: a}}}}\n");
+    for text in [kindless, &format!("[{kindless}]"), &format!(" [{NODE}]"), dump, numbers, yaml].into_iter().chain([
+        "metadata: {name: c}\n",
+        item,
+        &yaml_items,
+        &yaml_pod,
+        "items: []\n---\nmetadata: {name: c}\n",
+    ]) {
         assert_eq!(names(text), Ok(vec!["c".to_owned()]), "{text}");
     }
+}
+
+/// As `kubectl cluster-info dump` prints it, which goes on with the next namespace after the logs.
+#[test]
+fn node_file_of_a_dump_is_read_without_its_logs() {
+    let list = |name: &str| {
+        format!("{{\n \"kind\": \"NodeList\", \"items\": [{{\"metadata\": {{\"name\": \"{name}\"}}}}]\n}}\n")
+    };
+    let log = |text: &str| {
+        format!(
+            "==== START logs for container c of pod default/p ====\n{text}==== END logs for container c of pod default/p ====\n"
+        )
+    };
+    let long = format!("{}\n", "x".repeat(2 * 4096 - 9));
+    for text in ["", "{\"a\": 1}\n]\n", "no line break at the end", "==== a\n\n=\n", &long, long.trim_end()] {
+        let logs = log(text) + &log("") + &log(text);
+        let dump = format!("{}{logs}{}{logs}", list("a"), list("b"));
+        assert_eq!(names(&dump), Ok(vec!["a".to_owned(), "b".to_owned()]), "{}", &text[..text.len().min(50)]);
+        let lines = dump.lines().count();
+        let error = names(dump + &list("bad")).unwrap_err();
+        assert!(error.starts_with(&format!("f:{}:", lines + 2)), "{error} {lines}");
+    }
+    let cut = format!("{}==== START logs for container c of pod default/p ====\nabc\n", list("a"));
+    assert_eq!(names(cut).unwrap_err(), "cannot read f: it ends within the logs of a container");
+    assert!(names(format!("{}==== a ====\n", list("a"))).unwrap_err().starts_with("f:4:1: expected value"));
 }
 
 fn gzip(text: impl Read) -> Vec<u8> {
