@@ -14,8 +14,8 @@ use super::inputs::{Files, Inputs};
 use super::path::Path as ValuePath;
 use super::source::{ParseError, Source, SourceLocation, Span};
 use super::split;
-use super::{json, kustomize};
 use super::yaml::{self, Parsed};
+use super::{json, kustomize};
 use crate::model::api::NodeExtendedResource;
 use crate::model::label::printable;
 
@@ -179,7 +179,13 @@ impl Reader<'_> {
         let name = printable(&path.display().to_string()).into_owned();
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) => return self.reject(&name, cannot("read", &error)),
+            Err(error) => {
+                // Nothing is where such a link leads, or in a cycle of links.
+                let is_empty = error.kind() != io::ErrorKind::PermissionDenied && path.is_symlink();
+                let may_hold_rules = named || !is_empty;
+                self.files.names.push(name.clone());
+                return self.unreadable(&name, cannot("read", &error), may_hold_rules);
+            }
         };
         let place = path.canonicalize().unwrap_or(path.to_owned());
         // Also if a folder that contains it comes first.
@@ -253,20 +259,15 @@ impl Reader<'_> {
         self.files.names.push(name.to_owned());
         let mut file = match file {
             Ok(file) => file,
-            Err(error) => return self.unreadable(name, cannot("read", &error)),
+            Err(error) => return self.unreadable(name, cannot("read", &error), true),
         };
         let most = self.limits.file.min(self.left);
         let mut bytes = Vec::new();
         // One byte beyond the limit shows that the file is longer.
         match file.by_ref().take(most + 1).read_to_end(&mut bytes) {
             Ok(read) if read as u64 <= most => self.left -= read as u64,
-            Ok(_) if most < self.limits.file => {
-                let total = self.limits.total >> 20;
-                return self
-                    .unreadable(name, format!("the files have more than {total} MiB together: read them in parts"));
-            }
-            Ok(_) => return self.too_large(name, named, &bytes, file),
-            Err(error) => return self.unreadable(name, cannot("read", &error)),
+            Ok(_) => return self.too_large(name, named, bytes.as_slice().chain(file)),
+            Err(error) => return self.unreadable(name, cannot("read", &error), true),
         }
         match String::from_utf8(bytes) {
             Ok(text) => self.text(name, text, named),
@@ -280,37 +281,47 @@ impl Reader<'_> {
         }
     }
 
-    fn too_large(&mut self, name: &str, named: bool, head: &[u8], rest: impl Read) {
-        let may_hold_rules = named || stream_mentions_rules(head.chain(rest));
-        if !may_hold_rules && !may_hold_objects(&lossy(head)) {
+    fn too_large(&mut self, name: &str, named: bool, text: impl Read) {
+        let meaning = if named { Meaning::Rules } else { meaning(text) };
+        if meaning == Meaning::Other {
             return self.skip(name);
         }
-        let most = self.limits.file >> 20;
-        let reason = format!("the file is larger than {most} MiB, the most that is read: split it");
-        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason, may_hold_rules }));
+        let Limits { file, total, .. } = self.limits;
+        let reason = match self.left < *file {
+            true => format!("the files have more than {} MiB together: read them in parts", total >> 20),
+            false => format!("the file is larger than {} MiB, the most that is read: split it", file >> 20),
+        };
+        self.unreadable(name, reason, meaning == Meaning::Rules);
     }
 
     fn text(&mut self, name: &str, text: String, named: bool) {
         let (take, skipped) = (&mut *self.take, &mut self.files.skipped);
+        let (length, mut is_kept) = (text.len() as u64, false);
         // Determined once per file: it searches the whole text, and there may be as many errors as lines.
         let mut meant = named.then_some(true);
         documents(name, text, self.limits, &mut |document| match document {
-            Ok(document) if !named && document.is_something_else() => {
-                skipped.push(document.location(&ValuePath::default()));
-            }
-            Err(error) if meant.is_none() => {
-                let text = error.location.file_text();
-                if *meant.insert(may_hold_objects(text)) {
-                    take(Err(error));
-                } else {
-                    // Without the text, which need not be kept.
-                    skipped.push(SourceLocation::file_alone(name));
-                }
+            Err(error) if meant.is_none() && !may_hold_objects(error.location.file_text()) => {
+                meant = Some(false);
+                // Without the text, which need not be kept.
+                skipped.push(SourceLocation::file_alone(name));
             }
             Err(_) if meant == Some(false) => {}
-            Err(error) => take(Err(ReadError { may_hold_rules: named || error.may_hold_rules, ..error })),
-            Ok(document) => take(document.checked()),
+            Err(error) => {
+                (meant, is_kept) = (Some(true), true);
+                take(Err(ReadError { may_hold_rules: named || error.may_hold_rules, ..error }));
+            }
+            Ok(document) if !named && document.is_something_else() => {
+                is_kept = true;
+                skipped.push(document.location(&ValuePath::default()));
+            }
+            Ok(document) => {
+                is_kept = true;
+                take(document.checked());
+            }
         });
+        if !is_kept {
+            self.left += length;
+        }
     }
 
     /// Reports where a file stops being text; the lines before are shown.
@@ -339,11 +350,11 @@ impl Reader<'_> {
     /// Reports a path that cannot be read.
     fn reject(&mut self, name: &str, reason: String) {
         self.files.names.push(name.to_owned());
-        self.unreadable(name, reason);
+        self.unreadable(name, reason, true);
     }
 
-    fn unreadable(&mut self, name: &str, reason: String) {
-        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason, may_hold_rules: true }));
+    fn unreadable(&mut self, name: &str, reason: String, may_hold_rules: bool) {
+        (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason, may_hold_rules }));
     }
 }
 
@@ -358,14 +369,31 @@ fn mentions_rules(text: &str) -> bool {
     text.contains(&*NodeExtendedResource::group(&())) || text.contains(&*NodeExtendedResource::kind(&()))
 }
 
-/// Does the same with a text of any length and encoding, and returns true if it cannot be read to its end.
-fn stream_mentions_rules(text: impl Read) -> bool {
-    let names = [NodeExtendedResource::group(&()), NodeExtendedResource::kind(&())];
+/// What a file may be meant as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Rules,
+    /// Kubernetes objects of others.
+    Objects,
+    Other,
+}
+
+/// Returns what a text of any length and encoding may be meant as: rules if it cannot be read to its end.
+fn meaning(text: impl Read) -> Meaning {
+    let names = [NodeExtendedResource::group(&()), NodeExtendedResource::kind(&()), "apiVersion".into()];
     // UTF-16 and UTF-32 have zeros between letters.
     let zeros = [0, 1, 3].map(|zeros| "\0".repeat(zeros));
     let letters = |name: &str| name.chars().map(String::from).collect::<Vec<_>>();
-    let patterns = names.iter().flat_map(|name| zeros.iter().map(|zeros| letters(name).join(zeros)));
-    AhoCorasick::new(patterns).map_or(true, |search| search.stream_find_iter(text).next().is_some())
+    let patterns = zeros.iter().flat_map(|zeros| names.iter().map(|name| letters(name).join(zeros)));
+    let Ok(search) = AhoCorasick::new(patterns) else { return Meaning::Rules };
+    let mut found = Meaning::Other;
+    for name in search.stream_find_iter(text) {
+        match name {
+            Ok(name) if name.pattern().as_usize() % names.len() == names.len() - 1 => found = Meaning::Objects,
+            Ok(_) | Err(_) => return Meaning::Rules,
+        }
+    }
+    found
 }
 
 /// Returns the letters of a text of any encoding: in UTF-16 and UTF-32, they have zeros between them.

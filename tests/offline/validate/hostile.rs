@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use harness::reports;
-use node_resource_advertiser::manifest::{self, Files, Limits};
+use node_resource_advertiser::manifest::{self, Files, Inputs, Limits};
 use node_resource_advertiser::validate::{Format, Report, Severity, Validator};
 
 use super::{folder, validate};
@@ -162,6 +162,44 @@ fn validate_folder_skips_unreadable_files_without_objects() {
             assert_eq!(stdout.contains(note), skipped, "{test} {args:?}: {stdout}");
         }
     }
+}
+
+/// A command that needs the rules only goes on without them.
+#[test]
+fn unread_file_of_others_holds_no_rules() {
+    let scratch = scratch("others");
+    let others = |head: &str| format!("{head}{}", "# comment\n".repeat(80));
+    for (name, text) in [
+        ("comments-1.yaml", others("")),
+        ("comments-2.yaml", others("")),
+        ("comments-3.yaml", others("")),
+        ("object-1.yaml", others("apiVersion: v1\nkind: ConfigMap\n")),
+        ("object-2.yaml", others("apiVersion: v1\nkind: ConfigMap\n")),
+        ("object-3.yaml", others("apiVersion: v1\nkind: ConfigMap\n")),
+        ("object-4.yaml", others("---\n") + "apiVersion: v1\nkind: ConfigMap\n"),
+        ("other.yaml", others("")),
+        ("rule.yaml", RULE.to_owned()),
+        ("z.yaml", others("---\n") + RULE),
+    ] {
+        fs::write(scratch.join(name), text).unwrap();
+    }
+    for (target, link) in [("nowhere.yaml", "dangling.yaml"), ("itself.yaml", "itself.yaml")] {
+        std::os::unix::fs::symlink(target, scratch.join(link)).unwrap();
+    }
+    let limits = Limits { file: 1100, total: 2000, ..Limits::default() };
+    let inputs = Inputs { paths: vec![scratch.clone()], ..Inputs::default() };
+    let (mut read, mut unread) = (0, Vec::new());
+    let files = manifest::read(&inputs, &limits, &mut |document| match document {
+        Ok(_) => read += 1,
+        Err(error) => {
+            let name = error.location.file().rsplit('/').next().unwrap_or_default().to_owned();
+            unread.push(format!("{name} {}", error.may_hold_rules));
+        }
+    });
+    let expected =
+        ["dangling.yaml false", "itself.yaml false", "object-3.yaml false", "object-4.yaml false", "z.yaml true"];
+    assert_eq!((unread.as_slice(), read), (&expected.map(str::to_owned)[..], 3));
+    assert_eq!(files.skipped.len(), 1, "{:?}", files.skipped);
 }
 
 /// Root may read anything, so that it steps down to nobody.
