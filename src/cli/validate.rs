@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// Resource that no rule declares because something else provides it, such as a device plugin; can be repeated
     ///
     /// `example.com/*` stands for all resources of the domain.
-    #[arg(long, value_name = "RESOURCE", num_args = 1..)]
+    #[arg(long, value_name = "RESOURCE")]
     external: Vec<External>,
     /// Treat warnings as errors
     #[arg(long)]
