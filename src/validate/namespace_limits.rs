@@ -143,9 +143,10 @@ pub(super) fn default_limits(document: &Document) -> Vec<(String, Quantity)> {
     limits.filter(|(name, _)| is_extended(name)).collect()
 }
 
-/// Returns the extended resources that a LimitRange references, each with the path of its key.
+/// Returns the extended resources that a LimitRange references for containers and pods, each with the path of its key:
+/// others count objects, such as images.
 pub(super) fn references(document: &Document) -> Vec<(String, Path)> {
-    let items = limit_range_items(document).into_iter();
+    let items = limit_range_items(document).into_iter().filter(|item| item.place() == Place::Container);
     items.flat_map(|item| item.references()).filter(|(name, _)| is_extended(name)).collect()
 }
 
@@ -298,7 +299,8 @@ mod tests {
     fn references_are_found_in_every_field_of_a_limit_range() {
         for map in MAPS {
             let text = format!(
-                "apiVersion: v1\nkind: LimitRange\nspec: {{limits: [{{}}, {{{map}: {{example.com/a: 1, cpu: 1}}}}]}}"
+                "apiVersion: v1\nkind: LimitRange\nspec:\n  limits:\n  - {{type: openshift.io/Image, \
+                 {map}: {{example.com/b: 1}}}}\n  - {{type: Pod, {map}: {{example.com/a: 1, cpu: 1}}}}"
             );
             let mut found = Vec::new();
             read_text("a.yaml", text, &Limits::default(), &mut |document| found.extend(references(&document.unwrap())));
