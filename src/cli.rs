@@ -110,6 +110,7 @@ impl Cli {
     /// Runs the subcommand, and returns its exit code.
     pub async fn run(self) -> ExitCode {
         output::set_colour(self.color);
+        wrap::fit_terminal();
         let code_of_failure = self.command.code_of_failure();
         end::exit(self.command.run().await, code_of_failure)
     }

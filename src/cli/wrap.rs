@@ -1,5 +1,7 @@
 //! Text in lines that fit a terminal.
 
+use std::sync::OnceLock;
+
 use console::Term;
 
 /// The width of help, and of texts without a terminal.
@@ -7,16 +9,23 @@ pub(super) const WIDTH: usize = 80;
 /// The least width of a terminal for which lines are wrapped.
 const MIN: usize = 40;
 
-/// Returns the width of the terminal, if standard output is one.
-pub(super) fn width() -> Option<usize> {
-    // A test prints the same wherever it runs.
-    let size = if cfg!(test) { None } else { Term::stdout().size_checked() };
-    size.map(|(_, columns)| usize::from(columns).max(MIN))
+/// The width of the terminal, as the program has found it when it began.
+static TERMINAL: OnceLock<Option<usize>> = OnceLock::new();
+
+/// Lets texts fit the terminal, if standard output is one.
+pub(super) fn fit_terminal() {
+    TERMINAL.get_or_init(|| Term::stdout().size_checked().map(|(_, columns)| usize::from(columns).max(MIN)));
 }
 
-/// Returns a text in lines that fit the terminal, or 80 columns, each after an indent.
+/// Returns the width of the terminal, if texts are to fit one.
+pub(super) fn width() -> Option<usize> {
+    TERMINAL.get().copied().flatten()
+}
+
+/// Returns a text in lines that fit the terminal, or 80 columns, each after an indent. In a narrow terminal, they have a
+/// width of their own, rather than a word each.
 pub(super) fn wrapped(text: &str, indent: &str) -> Vec<String> {
-    let width = width().unwrap_or(WIDTH).saturating_sub(indent.chars().count());
+    let width = width().unwrap_or(WIDTH).saturating_sub(indent.chars().count()).max(MIN / 2);
     lines(text, width).into_iter().map(|line| format!("{indent}{line}")).collect()
 }
 

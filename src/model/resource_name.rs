@@ -110,8 +110,8 @@ pub fn in_ignored_quota_key(key: &str) -> Option<&str> {
     let prefixes = ["limits.", "limit.", "request."];
     let name = prefixes.iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
     let domain = name.split('/').next().unwrap_or_default();
-    // Counts of objects, storage classes and device classes contain slashes too.
-    let is_ignored = is_extended(name) && domain != "count" && !domain.ends_with("k8s.io");
+    // Counts of objects, also those of OpenShift, storage classes and device classes contain slashes too.
+    let is_ignored = is_extended(name) && !["count", "openshift.io"].contains(&domain) && !domain.ends_with("k8s.io");
     is_ignored.then_some(name)
 }
 

@@ -155,8 +155,11 @@ fn credential_plugin_that_hangs_ends_each_command_with_its_name() {
         assert!(stderr.contains(says), "{command}: {stderr}");
         let pid = std::fs::read_to_string(&pid).unwrap();
         // A process that nobody waits for stays without a command line.
-        let running = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
-        assert!(running.is_empty(), "{command}");
+        let running = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+        harness::wait_until(&format!("the killed plugin of {command} to end"), || {
+            Ok(running().is_empty().then_some(()))
+        })
+        .unwrap();
     }
 }
 

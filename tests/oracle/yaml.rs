@@ -35,7 +35,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Fields that are one special case each.
-const FIELDS: [&str; 208] = [
+const FIELDS: [&str; 224] = [
     "x: \"a\"#c\n",
     "x: 'a'#c\n",
     "x: a#c\n",
@@ -61,6 +61,22 @@ const FIELDS: [&str; 208] = [
     "x: \"a\tb\"\n",
     "\tx: a\n",
     "x:\n\ty: a\n",
+    "x: |\n  \ta\n",
+    "x: |2\n  \ta\n",
+    "x: >-\n    \tz\n",
+    "x: |\n  a\n  \tb\n",
+    "x: | # c 1\n  \ta\n",
+    "x: |\n\n  \ta\n",
+    "x: |\n \n  a\n",
+    "x: |+\n\n\t\n",
+    "x: |\n\n\ny: a\n",
+    "x: &m:\n  y: a\n",
+    "x: &a%\n",
+    "x: [&a b]\n",
+    "x: {&a b: c}\n",
+    "# c\n\u{feff}x: a\n",
+    "\u{feff}x: a\n",
+    "x: a\n\u{feff}y: b\n",
     "x: 'a\n\tb'\n",
     "x: [a,\n\tb]\n",
     "x: \u{feff}a\n",

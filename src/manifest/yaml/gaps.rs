@@ -1,4 +1,4 @@
-//! What stands between the values of a YAML text: tabs and anchors that the parser reads, and kubectl rejects. go-yaml
+//! What stands between the values of a YAML text: tabs, anchors and byte order marks that the parser reads, and kubectl rejects. go-yaml
 //! takes no tab for a space where a key may begin (its `yaml_parser_scan_to_next_token`), and knows fewer characters of
 //! anchors.
 
@@ -43,6 +43,7 @@ enum FaultKind {
     TabAfter(char),
     TabInIndentation,
     Anchor,
+    ByteOrderMark,
 }
 
 impl Fault {
@@ -53,6 +54,10 @@ impl Fault {
             }
             FaultKind::TabInIndentation => {
                 "not YAML: kubectl rejects a tab at the start of a line, even of an empty one: remove it".to_owned()
+            }
+            FaultKind::ByteOrderMark => {
+                "not YAML: kubectl reads a byte order mark (U+FEFF, invisible) at the start of a document only: remove it"
+                    .to_owned()
             }
             FaultKind::Anchor => {
                 "not YAML: in kubectl, the name of an anchor has only letters from a to z, digits, - and _".to_owned()
@@ -94,7 +99,8 @@ impl<'t> Gaps<'t> {
             | Event::MappingEnd => Before::Other,
             _ => return None,
         };
-        let fault = self.fault(bytes.start, in_brackets);
+        let is_block = matches!(event, Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..));
+        let fault = self.fault(bytes.start, in_brackets).or_else(|| self.fault_in_block(bytes.clone(), is_block));
         (self.read, self.before) = (bytes.end, before);
         fault
     }
@@ -111,8 +117,25 @@ impl<'t> Gaps<'t> {
         self.blocks.push(Block { is_map, column });
     }
 
+    /// Returns the tab before the first character of a text after `|` or `>`, where the text has no indentation yet.
+    fn fault_in_block(&self, range: std::ops::Range<usize>, is_block: bool) -> Option<Fault> {
+        let until = self.text.get(self.read..range.end).filter(|_| is_block)?;
+        let (_, text) = until.split_once(['|', '>'])?;
+        let (header, lines) = text.split_once('\n')?;
+        let header = header.split('#').next().unwrap_or_default();
+        if header.contains(|char: char| char.is_ascii_digit()) {
+            return None;
+        }
+        let rest = lines.trim_start_matches([' ', '\r', '\n']);
+        let at = range.end - rest.len();
+        rest.starts_with('\t').then_some(Fault { at, kind: FaultKind::TabInIndentation })
+    }
+
     fn fault(&self, until: usize, in_brackets: bool) -> Option<Fault> {
         let gap = self.text.get(self.read..until)?;
+        if let Some(at) = gap.rfind('\u{feff}').map(|at| self.read + at).filter(|at| *at > 0) {
+            return Some(Fault { at, kind: FaultKind::ByteOrderMark });
+        }
         if !gap.contains(['\t', '&']) {
             return None;
         }
@@ -165,7 +188,7 @@ impl<'t> Line<'t> {
                 }
                 _ => {
                     let word = self.word(at);
-                    if next == '&' && !is_anchor(word) {
+                    if next == '&' && !is_anchor(word, self.in_brackets) {
                         return Some((at, FaultKind::Anchor));
                     }
                     self.passed(Before::Other, None);
@@ -209,8 +232,10 @@ impl<'t> Line<'t> {
     }
 }
 
-fn is_anchor(word: &str) -> bool {
+fn is_anchor(word: &str, in_brackets: bool) -> bool {
     let name = word.trim_start_matches('&');
     let rest = name.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_'));
-    rest.len() < name.len() && (rest.is_empty() || rest.starts_with(['?', ':', ',', ']', '}', '%', '@', '`']))
+    // Outside brackets, whatever follows at once is an error.
+    let may_follow = |rest: &str| in_brackets && rest.starts_with(['?', ':', '%', '@', '`']);
+    rest.len() < name.len() && (rest.is_empty() || may_follow(rest))
 }
