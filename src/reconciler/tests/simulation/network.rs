@@ -224,7 +224,14 @@ impl World {
         let process = request.process;
         let is_to_land = request.fate == Fate::Late;
         let Some(request) = self.in_flight.remove(&number) else { return };
-        let InFlight { call, sent, .. } = request;
+        let InFlight { call, sent, fate, response, .. } = request;
+        // The process learns neither that it was not processed nor that it was rejected.
+        if fate == Fate::Queued
+            && !matches!(response, Some(Ok(_)))
+            && let Call::Effect(Effect::PatchNode { node, patch, .. }) = &call
+        {
+            self.note_lost(node, patch);
+        }
         if is_to_land {
             let copy = match &call {
                 Call::Effect(effect) => copy(effect),
