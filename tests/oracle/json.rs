@@ -4,10 +4,9 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use harness::control_plane_program;
-use node_resource_advertiser::manifest::{self, Limits};
 use serde_json::{Value, json};
 
-use super::report;
+use super::{manifest_value, report};
 
 /// The rest of an object, after its head.
 const FIELDS: [&str; 24] = [
@@ -48,16 +47,6 @@ fn documents() -> Vec<String> {
     documents
 }
 
-/// Returns the value of a document; `None` if it cannot be read.
-fn value(document: &str) -> Option<Value> {
-    let mut values = Vec::new();
-    manifest::read_text("a.json", document.to_owned(), &Limits::default(), &mut |read| values.push(read));
-    match values.as_slice() {
-        [Ok(document)] => Some(document.value.clone()),
-        _ => None,
-    }
-}
-
 /// Returns what kubectl makes of a document without asking a server; `None` if it cannot read it.
 fn by_kubectl(document: &str) -> Option<Value> {
     let mut kubectl = Command::new(control_plane_program("kubectl").unwrap())
@@ -78,7 +67,7 @@ fn json_documents_match_kubectl() {
     let mut mismatches = Vec::new();
     let mut rejected = 0;
     for document in &documents {
-        let (ours, theirs) = (value(document), by_kubectl(document));
+        let (ours, theirs) = (manifest_value("a.json", document), by_kubectl(document));
         rejected += usize::from(theirs.is_none());
         if ours != theirs {
             let [ours, theirs] = [ours, theirs].map(|value| value.unwrap_or(json!("rejected")).to_string());

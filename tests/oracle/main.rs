@@ -8,9 +8,11 @@
 
 use fastrand::Rng;
 use harness::oracle::ask;
+use node_resource_advertiser::manifest::{self, Limits};
 use node_resource_advertiser::model::label::{is_dns_subdomain, is_label_value, is_qualified_name};
 use node_resource_advertiser::model::quantity::{ParseQuantityError, Quantity};
 use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
+use serde_json::Value;
 use simulator::seeds;
 
 mod json;
@@ -47,6 +49,16 @@ fn report(mismatches: &[String], total: usize) {
         mismatches.len(),
         mismatches[..mismatches.len().min(20)].join("\n")
     );
+}
+
+/// Returns the value of a document in a file; `None` if it cannot be read.
+fn manifest_value(file: &str, document: &str) -> Option<Value> {
+    let mut values = Vec::new();
+    manifest::read_text(file, document.to_owned(), &Limits::default(), &mut |read| values.push(read));
+    match values.as_slice() {
+        [Ok(document)] => Some(document.value.clone()),
+        _ => None,
+    }
 }
 
 fn pick<'a>(rng: &mut Rng, choices: &[&'a str]) -> &'a str {

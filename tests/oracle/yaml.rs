@@ -1,10 +1,9 @@
 //! Small YAML documents in every style, which must mean the same as in go-yaml, with which kubectl reads them.
 
 use harness::oracle::ask;
-use node_resource_advertiser::manifest::{self, Limits};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::report;
+use super::{manifest_value, report};
 
 /// A field below the head of an object.
 const HEAD: &str = "apiVersion: v1\nkind: ConfigMap\n";
@@ -282,16 +281,6 @@ fn documents() -> Vec<String> {
     documents
 }
 
-/// Returns the value of a document; `None` if it cannot be read.
-fn value(document: &str) -> Option<Value> {
-    let mut values = Vec::new();
-    manifest::read_text("a.yaml", document.to_owned(), &Limits::default(), &mut |read| values.push(read));
-    match values.as_slice() {
-        [Ok(document)] => Some(document.value.clone()),
-        _ => None,
-    }
-}
-
 #[test]
 fn yaml_documents_match_kubectl() {
     let documents = documents();
@@ -301,7 +290,7 @@ fn yaml_documents_match_kubectl() {
         let theirs = (theirs["error"].is_null()).then(|| theirs["json"].clone());
         // What is no object is an error of its own.
         let theirs = theirs.filter(|value| value["apiVersion"].is_string() && value["kind"].is_string());
-        let ours = value(document);
+        let ours = manifest_value("a.yaml", document);
         *(if theirs.is_some() { &mut read } else { &mut rejected }) += 1;
         let field = document.strip_prefix(HEAD).unwrap_or_default().replace("\r\n", "\n");
         if (ours == theirs) == KNOWN.contains(&field.as_str()) {

@@ -99,8 +99,7 @@ impl<'t> Gaps<'t> {
             | Event::MappingEnd => Before::Other,
             _ => return None,
         };
-        let is_block = matches!(event, Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..));
-        let fault = self.fault(bytes.start, in_brackets).or_else(|| self.fault_in_block(bytes.clone(), is_block));
+        let fault = self.fault(bytes.start, in_brackets).or_else(|| self.fault_in_block(event, bytes.end));
         (self.read, self.before) = (bytes.end, before);
         fault
     }
@@ -118,8 +117,9 @@ impl<'t> Gaps<'t> {
     }
 
     /// Returns the tab before the first character of a text after `|` or `>`, where the text has no indentation yet.
-    fn fault_in_block(&self, range: std::ops::Range<usize>, is_block: bool) -> Option<Fault> {
-        let until = self.text.get(self.read..range.end).filter(|_| is_block)?;
+    fn fault_in_block(&self, event: &Event<'_>, end: usize) -> Option<Fault> {
+        let Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) = event else { return None };
+        let until = self.text.get(self.read..end)?;
         let (_, text) = until.split_once(['|', '>'])?;
         let (header, lines) = text.split_once('\n')?;
         let header = header.split('#').next().unwrap_or_default();
@@ -127,7 +127,7 @@ impl<'t> Gaps<'t> {
             return None;
         }
         let rest = lines.trim_start_matches([' ', '\r', '\n']);
-        let at = range.end - rest.len();
+        let at = end - rest.len();
         rest.starts_with('\t').then_some(Fault { at, kind: FaultKind::TabInIndentation })
     }
 

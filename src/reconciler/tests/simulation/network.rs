@@ -119,6 +119,13 @@ impl World {
         fate
     }
 
+    /// Notes a patch that has not come into force, which its process cannot know.
+    fn note_lost_call(&mut self, call: &Call) {
+        if let Call::Effect(Effect::PatchNode { node, patch, .. }) = call {
+            self.note_lost(node, patch);
+        }
+    }
+
     /// How long a request, or its response, is under way, in milliseconds.
     fn latency(&mut self) -> u64 {
         if self.faults == 0 {
@@ -154,12 +161,8 @@ impl World {
         if request.fate == Fate::Late {
             self.record(|| format!("a request of {name} arrives late: {}", outcome(&response)));
         }
-        let is_unknown = matches!(request.fate, Fate::Unanswered | Fate::Broken);
-        if let Call::Effect(Effect::PatchNode { node, patch, .. }) = &request.call
-            && is_unknown
-            && response.is_err()
-        {
-            self.note_lost(node, patch);
+        if matches!(request.fate, Fate::Unanswered | Fate::Broken) && response.is_err() {
+            self.note_lost_call(&request.call);
         }
         match request.fate {
             Fate::Unanswered | Fate::Late => {
@@ -226,11 +229,8 @@ impl World {
         let Some(request) = self.in_flight.remove(&number) else { return };
         let InFlight { call, sent, fate, response, .. } = request;
         // The process learns neither that it was not processed nor that it was rejected.
-        if fate == Fate::Queued
-            && !matches!(response, Some(Ok(_)))
-            && let Call::Effect(Effect::PatchNode { node, patch, .. }) = &call
-        {
-            self.note_lost(node, patch);
+        if fate == Fate::Queued && !matches!(response, Some(Ok(_))) {
+            self.note_lost_call(&call);
         }
         if is_to_land {
             let copy = match &call {
