@@ -8,6 +8,14 @@ use serde_json::{Number, Value};
 
 use crate::model::label::excerpt;
 
+/// Returns whether a key merges its value into the map. Quotes mean nothing beside the tags `!` and `!!merge`.
+pub(super) fn is_merge(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> bool {
+    let is_meant = |tag: &Tag| {
+        *tag == Tag::new("", "!") || tag.suffix_in_namespace("tag:yaml.org,2002:").as_deref() == Some("merge")
+    };
+    text == "<<" && tag.map_or(style == ScalarStyle::Plain, is_meant)
+}
+
 /// Returns the value of a scalar.
 ///
 /// # Errors

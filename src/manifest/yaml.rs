@@ -323,7 +323,7 @@ impl<'t> Reader<'t> {
             }
             let merge = matches!(
                 &event,
-                Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<"
+                Event::Scalar(text, style, _, tag) if scalar::is_merge(text, *style, tag.as_deref())
             );
             self.check_key(&event, start, range)?;
             let float = match &event {

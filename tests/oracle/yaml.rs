@@ -34,7 +34,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Fields that are one special case each.
-const FIELDS: [&str; 224] = [
+const FIELDS: [&str; 231] = [
     "x: \"a\"#c\n",
     "x: 'a'#c\n",
     "x: a#c\n",
@@ -94,6 +94,13 @@ const FIELDS: [&str; 224] = [
     "x: &a {b: 1}\ny: {<<: *a, c: 2}\n",
     "x: &a\n  b: 1\ny: *a\n",
     "<<: {x: 1}\nx: 2\n",
+    "x: &a {b: 1}\ny: {! <<: *a, c: 2}\n",
+    "x: &a {b: 1}\n! \"<<\": *a\n",
+    "x: &a {b: 1}\n!!merge <<: *a\n",
+    "x: &a {b: 1}\n!!merge '<<': *a\n",
+    "x: &a {b: 1}\n!!str <<: *a\n",
+    "x: &a {b: 1}\n\"<<\": *a\n",
+    "x: &a {b: 1}\n!z <<: *a\n",
     "x: !!int \"4\"\n",
     "x: !!str 4\n",
     "x: !foo 4\n",
