@@ -190,11 +190,16 @@ impl NodeState {
             if change.is_of_condition() {
                 return false;
             }
+            let entry = ledger.get(change.name());
+            // Another rule may have come to declare the same value meanwhile.
+            if entry.is_some_and(|entry| change.rule().is_some_and(|rule| rule != entry.rule)) {
+                return false;
+            }
             // A repair does not change the ledger.
             if change.is_repair() {
                 return node.field_managers(change.name()).is_none_or(ResourceManagers::are_own);
             }
-            let listed = ledger.get(change.name()).map(|entry| entry.quantity.as_str());
+            let listed = entry.map(|entry| entry.quantity.as_str());
             let is_withdrawn = matches!(change.action, Action::Withdraw { .. });
             // Another client may have removed the entry alone.
             listed == change.recorded_quantity() && !(is_withdrawn && node.values(change.name()) != [None, None])

@@ -168,6 +168,25 @@ fn change_whose_response_is_lost_is_reported() {
     assert!(world.events.contains(&"Withdrawn".to_owned()), "{:?}", world.events);
 }
 
+/// Nor is a change reported where another rule has come to declare the same value, and another process has written it.
+#[test]
+fn value_that_is_written_for_another_rule_is_not_reported_for_the_first() {
+    let mut world = World::leading(1, &[]);
+    world.run_until_idle();
+    world.set_rule("dongle", json!({"conflictPolicy": "Overwrite"}));
+    world.set_dongles("node-0", 2);
+    world.run();
+    let (slot, node, _) = world.only_patch();
+    world.reply(slot, &node, failed(504));
+    world.delete_rule("dongle");
+    world.set_rule("second", json!({}));
+    let ledger = json!({"example.com/dongle": {"quantity": "4", "rule": "second"}}).to_string();
+    world.nodes.get_mut(&node).unwrap()["metadata"]["annotations"] = json!({crate::model::ledger::ANNOTATION: ledger});
+    world.set_dongles(&node, 4);
+    world.pass(5);
+    assert!(!world.events.contains(&"TakenOver".to_owned()), "{:?}", world.events);
+}
+
 /// Nor is a withdrawal reported where somebody has removed the entry, and the value is still there.
 #[test]
 fn withdrawal_of_which_only_the_entry_is_gone_is_not_reported() {

@@ -1,7 +1,6 @@
 //! I10: Events are what happened, and what happened has its Event: judged by the history of writes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use k8s_openapi::api::events::v1::Event;
 use serde_json::Value;
@@ -29,8 +28,6 @@ pub(super) struct Events {
     subjects: BTreeSet<Place>,
     /// How often Events that were stored have reported something.
     reported: BTreeMap<(String, String, &'static str), u64>,
-    /// Nodes with the ledgers of patches that were lost.
-    pub(super) lost: Vec<Arc<Value>>,
     /// The nodes where patches of a process have failed.
     failed: BTreeSet<(usize, String)>,
 }

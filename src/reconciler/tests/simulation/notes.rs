@@ -82,9 +82,7 @@ impl Checks {
                 return Some(format!("the field manager {who} of {found}"));
             }
         }
-        // Where a patch is lost, a node that is as was asked for counts as patched, whoever has done it.
-        let lost = self.events.lost.iter().filter(|lost| lost["metadata"]["name"] == node);
-        let is_recorded = self.versions(node).chain(lost).any(|node| {
+        let is_recorded = self.versions(node).any(|node| {
             let entry = ledger(node).and_then(|mut ledger| ledger.remove(note.resource));
             entry.is_some_and(|(quantity, rule, _)| {
                 rule == note.rule && note.quantity.is_none_or(|text| units(&json!(text)) == Some(quantity))
@@ -99,9 +97,7 @@ impl Checks {
 
     /// Whether a node has never been as a change makes it.
     pub(super) fn is_invented(&self, node: &str, change: &Change) -> bool {
-        // Where a patch is lost, a node that is as was asked for counts as patched, whoever has done it.
-        let lost = self.events.lost.iter().filter(|lost| lost["metadata"]["name"] == node);
-        !self.versions(node).chain(lost).any(|node| {
+        !self.versions(node).any(|node| {
             let entry = ledger(node).and_then(|mut ledger| ledger.remove(change.name()));
             match (change.recorded_quantity(), change.rule()) {
                 (Some(quantity), Some(rule)) => {

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
-use serde_json::{Value, json};
+use serde_json::Value;
 use simulator::invariants::{declared, ledger, units};
 
 use super::actors::RESOURCES;
 use super::checks::Sent;
 use super::world::World;
 use crate::model::api::NodeExtendedResourceStatus;
-use crate::model::ledger::ANNOTATION;
 
 /// Whether a patch writes a value of a resource.
 fn writes(patch: &Patch, resource: &str) -> bool {
@@ -97,14 +96,6 @@ impl World {
                 *self.checks.changes.entry(key).or_default() += 1;
             }
         }
-        let ledgers = patch.0.iter().filter_map(|operation| match operation {
-            PatchOperation::Add(add) => add.value.as_str().or_else(|| add.value[ANNOTATION].as_str()),
-            _ => None,
-        });
-        self.checks
-            .events
-            .lost
-            .extend(ledgers.map(|text| json!({"metadata": {"name": node, "annotations": {ANNOTATION: text}}}).into()));
     }
 
     /// What the rules' statuses have to say in the end, where they do not.
