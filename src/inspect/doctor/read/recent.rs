@@ -92,7 +92,8 @@ async fn repairs(requests: &Requests, now: Timestamp) -> Read<Vec<Repair>> {
         let is_recent = event.event_time.is_none_or(|time| now.duration_since(time.0) < RECENT);
         repair(&event.message?).filter(|_| is_recent)
     };
-    let params = ListParams::default().fields("reason=Repaired");
+    // There is one on the rule for each.
+    let params = ListParams::default().fields("reason=Repaired,involvedObject.kind=Node");
     let events = list(requests, "/api/v1/namespaces/default/events", params, keep).await;
     events.map_err(|error| NotRun::of("list events in default", &error))
 }
