@@ -10,7 +10,7 @@ use harness::objects::{DONGLE, bound_pod, pod};
 use harness::{Cluster, ControlPlane, Controller, Output, Process};
 use serde_json::{Value, json};
 
-use crate::support::{permissions, program};
+use crate::support::{golden, permissions, program};
 
 const KEY: &str = "example.com/key";
 
@@ -197,8 +197,8 @@ fn answers_lack_only_what_a_user_may_not_read() {
     cluster.kubectl(&["patch", "pod", "asks", "--subresource=status", "--type=merge", "-p", &status]);
     let why = ask(&reader, &["why", "pod/asks"]);
     assert_eq!(why.code, 3, "{}", why.stderr);
-    for text in ["example.com/dongle: the pod requests 1.", "of the nodes that the scheduler tried, 1 have too little"]
-    {
+    let mut screens = vec![golden::console("top", &nothing), golden::console("why pod/asks", &why)];
+    for text in ["example.com/dongle: the pod requests 1.", "of the nodes that the scheduler tried, 1 has too little"] {
         assert!(why.stdout.contains(text), "{}", why.stdout);
     }
     assert!(why.stderr.contains("note: you have no right to list nodes"), "{}", why.stderr);
@@ -210,6 +210,7 @@ fn answers_lack_only_what_a_user_may_not_read() {
     cluster.wait_permission("limited", "list", "nodes");
     let top = ask(&reader, &["top"]);
     assert_eq!(top.code, 0, "{}", top.stderr);
+    screens.push(golden::console("top", &top));
     assert!(top.stdout.lines().nth(1).unwrap().starts_with("example.com/dongle   <unknown>"), "{}", top.stdout);
     for (kind, lack) in
         [("pods", "what pods request"), ("nodeextendedresources", "who declares"), ("deviceclasses", "DRA")]
@@ -219,6 +220,8 @@ fn answers_lack_only_what_a_user_may_not_read() {
     }
 
     let why = ask(&reader, &["resource", "example.com/other"]);
+    screens.push(golden::console("resource example.com/other", &why));
+    golden::check("few-permissions.console", &screens.join("\n"));
     assert!(why.stderr.contains("is nowhere: no node has it; you have no right to list pods"), "{}", why.stderr);
     assert!(why.stderr.contains("the server says: 403 Forbidden: pods is forbidden"), "{}", why.stderr);
 
@@ -243,6 +246,7 @@ fn answers_to_bad_input_say_what_is_wrong() {
     cluster.create_nodes(["node-1"], &json!({}));
     cluster.apply(&pod("asks", DONGLE, "1").to_string());
     let kubeconfig = cluster.control_plane.kubeconfig();
+    let mut screens = Vec::new();
     for (args, code, message) in [
         (&["node", "node-2"][..], 1, "there is no node node-2; is it node-1?"),
         (&["resource", "example.com/dongel"], 1, "no pod requests it; is it example.com/dongle?"),
@@ -257,7 +261,9 @@ fn answers_to_bad_input_say_what_is_wrong() {
         let output = ask(&kubeconfig, args);
         assert_eq!((output.code, output.stdout.as_str()), (code, ""), "{args:?}: {}", output.stderr);
         assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
+        screens.push(golden::console(&args.join(" "), &output));
     }
+    golden::check("bad-input.console", &screens.join("\n"));
     // As kubectl and `-o name` print them.
     for args in [&["node", "node/node-1"][..], &["pod", "pod/asks"], &["pod", "pods/asks"], &["pod", "default/asks"]] {
         let output = ask(&kubeconfig, args);

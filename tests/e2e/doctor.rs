@@ -11,7 +11,7 @@ use harness::{Cluster, Controller, Output, SharedCluster, project_file};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::support::{node_overlays, permissions, program};
+use crate::support::{golden, node_overlays, permissions, program};
 
 const NAMESPACE: &str = "node-resource-advertiser";
 const DEPLOYMENT: &str = "deployment/node-resource-advertiser";
@@ -36,15 +36,17 @@ fn examine(cluster: &Cluster) -> (Value, i32) {
 /// A trap: the check that finds it, what it finds, and how it is planted and removed.
 type Trap<'t> = (&'t str, &'t str, Step<'t>, Step<'t>);
 
-/// Plants a trap, which exactly one check finds, and removes it, after which none finds anything.
-fn try_trap(cluster: &Cluster, (check, text, plant, remove): Trap<'_>) {
+/// Plants a trap, which exactly one check finds, and removes it, after which none finds anything. Returns what is printed.
+fn try_trap(cluster: &Cluster, (check, text, plant, remove): Trap<'_>) -> String {
     plant();
+    let printed = doctor(&cluster.control_plane.kubeconfig(), &["--strict"]);
     let (report, code) = examine(cluster);
     assert_eq!((checks(&report, "Failed"), code), (vec![check], 1), "{report:#}");
     assert!(report.to_string().contains(text), "{report:#}\nlacks {text}");
     remove();
     let (report, code) = examine(cluster);
     assert_eq!((checks(&report, "Failed"), code), (vec![], 0), "after {check}: {report:#}");
+    format!("# {check}\n{}", golden::console("doctor --strict", &printed))
 }
 
 /// Patches an object; `args` name it.
@@ -126,14 +128,15 @@ fn doctor_finds_each_trap_that_is_planted() {
     };
     let forget = || drop(cluster.kubectl(&["delete", "events", "--all"]));
     let text = "the kubelet has reset example.com/dongle";
-    try_trap(cluster, ("kubelet-reset", text, Box::new(reset), Box::new(forget)));
+    let mut screens = vec![try_trap(cluster, ("kubelet-reset", text, Box::new(reset), Box::new(forget)))];
     controller.stop();
     set_lease(cluster, 0);
     let mut planted = vec!["kubelet-reset"];
     for trap in traps(cluster) {
         planted.push(trap.0);
-        try_trap(cluster, trap);
+        screens.push(try_trap(cluster, trap));
     }
+    golden::check("doctor.console", &screens.join("\n"));
     planted.sort_unstable();
     planted.dedup();
     let (report, _) = examine(cluster);

@@ -10,7 +10,7 @@ use harness::objects::{self, LEDGER};
 use harness::{Cluster, Output};
 use serde_json::{Value, json};
 
-use crate::support::program;
+use crate::support::{golden, program};
 
 const NODES: usize = 800;
 const NAME: &str = "node-resource-advertiser ";
@@ -64,7 +64,7 @@ fn advice_leads_to_no_command_that_changes_more_than_it_names() {
     let context = cluster.kubectl(&["config", "current-context"]);
     let run = |args: &[&str]| program::run(&kubeconfig, args, None);
     let flags = ["--context", context.trim()];
-    let mut advice = 0;
+    let (mut advice, mut screens) = (0, Vec::new());
     for command in [
         &["top"][..],
         &["top", "-o", "wide"],
@@ -84,6 +84,10 @@ fn advice_leads_to_no_command_that_changes_more_than_it_names() {
         &["prune", "--resource", OLD, "--dry-run"],
     ] {
         let output = run(&[command, &flags].concat());
+        // The widths of its columns follow the times.
+        if command[0] != "history" {
+            screens.push(golden::console(&command.join(" "), &output));
+        }
         let (stdout, stderr): (Vec<_>, Vec<_>) = (output.stdout.lines().collect(), output.stderr.lines().collect());
         // A message on standard error is about all that is printed.
         let everything = format!("{}{}", output.stdout, output.stderr);
@@ -110,6 +114,7 @@ fn advice_leads_to_no_command_that_changes_more_than_it_names() {
         }
     }
     assert!(advice >= 6, "only {advice} commands were advised");
+    golden::check("advice.console", &screens.join("\n"));
 }
 
 /// Nobody is asked in a script, and an answer other than "yes" changes nothing.

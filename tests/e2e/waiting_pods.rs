@@ -10,7 +10,7 @@ use harness::objects::{DONGLE, bound_pod, pod};
 use harness::{Cluster, ControlPlane, Controller, Output, Process};
 use serde_json::{Value, json};
 
-use crate::support::program;
+use crate::support::{golden, program};
 
 fn why(kubeconfig: &Path, args: &[&str]) -> Output {
     program::run(kubeconfig, &[&["why"], args].concat(), None)
@@ -63,6 +63,7 @@ fn why_groups_waiting_pods_by_cause() {
     let start = "namespace default: 3 pods wait for a node, because of extended resources.\n3 pods: batch-";
     assert!(all.stdout.starts_with(start), "{}", all.stdout);
     assert!(all.stdout.contains("example.com/dongle: each requests 3; 1 of 4 free"), "{}", all.stdout);
+    let mut screens = vec![golden::console("why", &nothing), golden::console("why", &all)];
     assert!(all.stdout.lines().count() < 24 && all.stdout.lines().all(|line| line.len() <= 80), "{}", all.stdout);
     let web = "deployment/web has 2 of 2 pods: 2 pods wait for a node, because of extended resources. 2 pods: web-";
     let batch = "job/batch has 1 of 1 pods: 1 pod waits for a node, because of extended resources. 1 pod: batch-";
@@ -71,10 +72,13 @@ fn why_groups_waiting_pods_by_cause() {
         assert_eq!(output.code, 1, "{name}: {}", output.stderr);
         let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.starts_with(found), "{text}");
+        screens.push(golden::console(&format!("why {name}"), &output));
     }
     let none = why(&kubeconfig, &["deployment/none"]);
     let message = "there is no deployment none in the namespace default (-n selects another)";
     assert!(none.code == 2 && none.stderr.contains(message), "{}", none.stderr);
+    screens.push(golden::console("why deployment/none", &none));
+    golden::check("why-waiting-pods.console", &screens.join("\n"));
     let json: Value = serde_json::from_str(&why(&kubeconfig, &["-A", "-o", "json"]).stdout).unwrap();
     assert_eq!((&json["kind"], &json["waitingPods"]), (&json!("PendingPods"), &json!(3)), "{json:#}");
     assert_eq!(json["causes"][0]["verdict"], "NotEnough");
@@ -113,6 +117,7 @@ fn why_names_workloads_whose_pods_a_quota_keeps_from_being_created() {
         cluster.apply(&workload(kind, "limited", &format!("over-{}", kind.to_lowercase()), spec).to_string());
     }
     let kubeconfig = cluster.control_plane.kubeconfig();
+    let mut screens = Vec::new();
     for (kind, _) in &kinds {
         let name = format!("{}/over-{}", kind.to_lowercase(), kind.to_lowercase());
         let what = format!("an Event about the pods of {name}");
@@ -133,7 +138,9 @@ fn why_names_workloads_whose_pods_a_quota_keeps_from_being_created() {
         for part in ["Pods cannot be created: ", "exceeded quota: dongles", "kubectl describe quota -n limited"] {
             assert!(text.contains(part), "{name}: {text}");
         }
+        screens.push(golden::console(&format!("why {name} -n limited"), &output));
     }
+    golden::check("why-quota.console", &screens.join("\n"));
     let all = why(&kubeconfig, &["-n", "limited", "-o", "wide"]);
     assert_eq!(all.code, 1, "{}", all.stderr);
     for name in
@@ -199,16 +206,18 @@ fn why_names_each_of_ten_causes_on_one_screen() {
             });
         }
     }
-    let mut wrong = Vec::new();
+    let (mut wrong, mut screens) = (Vec::new(), Vec::new());
     for Waits { name, says, .. } in &causes {
-        let screen = why(&kubeconfig, &[name]).stdout;
+        let output = why(&kubeconfig, &[name]);
+        screens.push(golden::console(&format!("why {name}"), &output));
+        let screen = output.stdout;
         let lines: usize = screen.lines().map(|line| line.chars().count().div_ceil(80)).sum();
         let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
         if lines > 23 || !words.contains(says) {
             wrong.push(format!("{name}, {lines} lines, without {says:?}:\n{screen}"));
         }
-        println!("$ kubectl ner why {name}\n{screen}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    golden::check("why-ten-causes.console", &screens.join("\n"));
     controller.stop();
 }

@@ -1,5 +1,7 @@
 //! Helpers that several end-to-end tests share. General helpers are in the harness.
 
+/// What the program prints, kept as files.
+pub mod golden;
 /// A rollout that a test interrupts.
 pub mod interrupted_rollout;
 /// Karpenter's NodeOverlays.

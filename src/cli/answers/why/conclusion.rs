@@ -104,7 +104,8 @@ fn unknown(why: &Why, selected: &str) -> String {
     let none = format!("No node{selected} is known to have enough extended resources");
     let named = why.requests.iter().map(|request| &*request.resource.resource);
     let counts = named.filter_map(|name| Some((why.scheduler_count(name)?, name)));
-    let counts: Vec<_> = counts.map(|(count, name)| format!("{count} have too little {name}")).collect();
+    let have = |count: usize| if count == 1 { "has" } else { "have" };
+    let counts: Vec<_> = counts.map(|(count, name)| format!("{count} {} too little {name}", have(count))).collect();
     if counts.is_empty() {
         none
     } else {
