@@ -74,11 +74,26 @@ fn without_comment(text: &str, at: usize) -> String {
 /// show. Every byte keeps its offset.
 fn with_line_breaks<'t>(raw_document: &RawDocument<'t>) -> Cow<'t, str> {
     const BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
-    if !raw_document.text.contains(BREAKS) {
-        return raw_document.text.into();
+    let text = with_line_feeds(raw_document.text);
+    if !text.contains(BREAKS) {
+        return text;
     }
-    let replaced = raw_document.text.replace('\u{85}', " \n");
+    let replaced = text.replace('\u{85}', " \n");
     replaced.replace(['\u{2028}', '\u{2029}'], "  \n").into()
+}
+
+/// Returns the text with a line feed in place of each carriage return that none follows.
+fn with_line_feeds(text: &str) -> Cow<'_, str> {
+    if text.split('\r').skip(1).all(|rest| rest.starts_with('\n')) {
+        return text.into();
+    }
+    let mut replaced = String::with_capacity(text.len());
+    let mut pieces = text.split('\r').peekable();
+    while let Some(piece) = pieces.next() {
+        replaced.push_str(piece);
+        replaced.extend(pieces.peek().map(|next| if next.starts_with('\n') { '\r' } else { '\n' }));
+    }
+    replaced.into()
 }
 
 /// Returns what to do about an escape in double quotes that JSON or YAML 1.2 has, and kubectl rejects.

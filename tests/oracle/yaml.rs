@@ -34,7 +34,7 @@ const PLACES: [&str; 5] = [
 ];
 
 /// Fields that are one special case each.
-const FIELDS: [&str; 231] = [
+const FIELDS: [&str; 248] = [
     "x: \"a\"#c\n",
     "x: 'a'#c\n",
     "x: a#c\n",
@@ -68,6 +68,23 @@ const FIELDS: [&str; 231] = [
     "x: |\n\n  \ta\n",
     "x: |\n \n  a\n",
     "x: |+\n\n\t\n",
+    "x: a\r\t",
+    "x: a\t\r\t",
+    "x: 'a'\r\t\n",
+    "x: [a]\r\t\n",
+    "x: a\r\t\ry: b\n",
+    "x: a\r\tb\n",
+    "x: a\r# c\r\t\n",
+    "x:\r  y: a\r\t\r  z: b\n",
+    "x:\r- a\r- b\r",
+    "x: |\r  \ta\r",
+    "x: |\r\r  \ta\r",
+    "x: a\r\n\t\r\n",
+    "x: {a\r: b}\r",
+    "x: [a, # c\r  b]\r",
+    "x: \"a\"#c\ry: b\r",
+    "x: |\r  a\r\r  b\r",
+    "x: 'a\r  b'\r",
     "x: |\n\n\ny: a\n",
     "x: &m:\n  y: a\n",
     "x: &a%\n",
