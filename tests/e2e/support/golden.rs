@@ -7,13 +7,15 @@ use harness::{Output, project_file};
 use regex::Regex;
 
 /// What differs from run to run, and what stands for it.
-const VARIABLE: [(&str, &str); 6] = [
+const VARIABLE: [(&str, &str); 7] = [
     // The ends of generated names.
     (r"\b([a-z]+(?:-[a-z]+)*)-(?:[a-z0-9]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}\b", "$1-#"),
     (r"\b\d{4}-\d\d-\d\dT[\d:]+Z", "#"),
     (r"\b\d+(?:\.\d+)?(?:ms|s|m)\b", "#s"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:#"),
     (r"/\S+/admin\.kubeconfig", "#/admin.kubeconfig"),
+    // The scheduler may know an older state of the nodes.
+    (r"The scheduler says: .*", "The scheduler says: #"),
     (r"the API server v[\d.]+", "the API server v#"),
 ];
 

@@ -220,9 +220,12 @@ impl Cause {
         let is_quota = failure.contains("exceeded quota");
         let verdict = if is_quota && names_resource(failure) { Verdict::OverQuota } else { Verdict::NotCreated };
         let fix = format!("delete pods that the quota counts, or raise it: kubectl describe quota -n {namespace}");
+        // Kubernetes puts the first before Events of which there are many, and the second before those of some kinds.
+        let reason =
+            failure.trim_start_matches("(combined from similar events): ").trim_start_matches("Error creating: ");
         Self {
             verdict,
-            explanation: format!("Pods cannot be created: {}", failure.trim_start_matches("Error creating: ")),
+            explanation: format!("Pods cannot be created: {reason}"),
             fix: is_quota.then_some(fix),
             message: None,
             requests: Vec::new(),

@@ -128,8 +128,10 @@ fn pods_that_a_quota_keeps_from_being_created_are_a_cause() {
     let nodes = [node("node-1", &json!({}), "4")];
     let quota = "Error creating: pods \"web-5d8f-x\" is forbidden: exceeded quota: dongles, requested: \
                  requests.example.com/dongle=1, used: requests.example.com/dongle=4, limited: requests.example.com/dongle=4";
+    let combined = format!("(combined from similar events): {quota}");
     for (failure, verdict) in [
         (quota, Verdict::OverQuota),
+        (&combined, Verdict::OverQuota),
         ("pods \"web\" is forbidden: exceeded quota: small, requested: requests.cpu=1", Verdict::NotCreated),
         ("pods \"web\" is forbidden: violates PodSecurity", Verdict::NotCreated),
     ] {
