@@ -8,11 +8,13 @@ use serde_json::{Number, Value};
 
 use crate::model::label::excerpt;
 
+/// What the tags of YAML itself, such as `!!binary`, begin with.
+const YAML_TAGS: &str = "tag:yaml.org,2002:";
+
 /// Returns whether a key merges its value into the map. Quotes mean nothing beside the tags `!` and `!!merge`.
 pub(super) fn is_merge(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> bool {
-    let is_meant = |tag: &Tag| {
-        *tag == Tag::new("", "!") || tag.suffix_in_namespace("tag:yaml.org,2002:").as_deref() == Some("merge")
-    };
+    let is_meant =
+        |tag: &Tag| *tag == Tag::new("", "!") || tag.suffix_in_namespace(YAML_TAGS).as_deref() == Some("merge");
     text == "<<" && tag.map_or(style == ScalarStyle::Plain, is_meant)
 }
 
@@ -29,7 +31,7 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
     };
     let kind = match tag.core_suffix() {
         Some(kind @ ("int" | "float" | "bool" | "null")) => kind,
-        _ if tag.suffix_in_namespace("tag:yaml.org,2002:").as_deref() == Some("binary") => return binary(text),
+        _ if tag.suffix_in_namespace(YAML_TAGS).as_deref() == Some("binary") => return binary(text),
         // Any other tag, and a lone `!`, makes it a string.
         _ => return Ok(text.into()),
     };
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn scalar_tag_overrides_its_plain_type() {
-        let core = |suffix: &str| Tag::new("tag:yaml.org,2002:", suffix);
+        let core = |suffix: &str| Tag::new(YAML_TAGS, suffix);
         let tagged = |text, tag: &Tag| resolve(text, ScalarStyle::Plain, Some(tag));
         assert_eq!(tagged("5", &core("str")), Ok(json!("5")));
         assert_eq!(tagged(".inf", &core("str")), Ok(json!(".inf")));

@@ -6,6 +6,12 @@ pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{} {}", digits(count), if count == 1 { one } else { many })
 }
 
+/// Returns the verb of a number of things that have something.
+#[must_use]
+pub const fn have(count: usize) -> &'static str {
+    if count == 1 { "has" } else { "have" }
+}
+
 /// Returns a number with thousands separators.
 #[must_use]
 pub fn digits(number: usize) -> String {

@@ -9,7 +9,7 @@ use crate::inspect::adopt::proposal::Proposal;
 use crate::inspect::adopt::snapshot::{Entry, Feature, Snapshot};
 use crate::inspect::diff::order::NodeName;
 use crate::model::api::{ConflictPolicy, FIELD_MANAGER, GROUP, VERSION};
-use crate::model::count::plural;
+use crate::model::count::{have, plural};
 use crate::model::label::printable;
 
 /// The width of comments.
@@ -103,7 +103,7 @@ fn rule(text: &mut String, snapshot: &Snapshot, proposal: &Proposal<'_>) {
 fn explain(snapshot: &Snapshot, proposal: &Proposal<'_>) -> Vec<String> {
     let Proposal { resource, quantity, part, group, .. } = proposal;
     let managers: Vec<_> = group.managers.iter().map(|manager| &**manager).collect();
-    let have = if part.nodes.len() == 1 { "has" } else { "have" };
+    let have = have(part.nodes.len());
     let mut sentences = vec![format!(
         "{} {have} {quantity} of {resource}, last written by {}.",
         plural(part.nodes.len(), "node", "nodes"),

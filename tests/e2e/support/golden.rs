@@ -2,29 +2,31 @@
 //! them anew.
 
 use std::fs;
+use std::sync::LazyLock;
 
 use harness::{Output, project_file};
 use regex::Regex;
 
 /// What differs from run to run, and what stands for it.
-const VARIABLE: [(&str, &str); 7] = [
-    // The ends of generated names.
-    (r"\b([a-z]+(?:-[a-z]+)*)-(?:[a-z0-9]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}\b", "$1-#"),
-    (r"\b\d{4}-\d\d-\d\dT[\d:]+Z", "#"),
-    (r"\b\d+(?:\.\d+)?(?:ms|s|m)\b", "#s"),
-    (r"127\.0\.0\.1:\d+", "127.0.0.1:#"),
-    (r"/\S+/admin\.kubeconfig", "#/admin.kubeconfig"),
-    // The scheduler may know an older state of the nodes.
-    (r"The scheduler says: .*", "The scheduler says: #"),
-    (r"the API server v[\d.]+", "the API server v#"),
-];
+static VARIABLE: LazyLock<[(Regex, &str); 7]> = LazyLock::new(|| {
+    [
+        // The ends of generated names.
+        (r"\b([a-z]+(?:-[a-z]+)*)-(?:[a-z0-9]{6,10}-)?[bcdfghjklmnpqrstvwxz2456789]{5}\b", "$1-#"),
+        (r"\b\d{4}-\d\d-\d\dT[\d:]+Z", "#"),
+        (r"\b\d+(?:\.\d+)?(?:ms|s|m)\b", "#s"),
+        (r"127\.0\.0\.1:\d+", "127.0.0.1:#"),
+        (r"/\S+/admin\.kubeconfig", "#/admin.kubeconfig"),
+        // The scheduler may know an older state of the nodes.
+        (r"The scheduler says: .*", "The scheduler says: #"),
+        (r"the API server v[\d.]+", "the API server v#"),
+    ]
+    .map(|(pattern, sign)| (Regex::new(pattern).unwrap(), sign))
+});
 
 /// Returns a command and what it prints, without what differs from run to run.
 pub fn console(command: &str, output: &Output) -> String {
     let printed = format!("{}{}", output.stdout, output.stderr);
-    let without = |text: String, (pattern, sign): &(&str, &str)| {
-        Regex::new(pattern).unwrap().replace_all(&text, *sign).into_owned()
-    };
+    let without = |text: String, (pattern, sign): &(Regex, &str)| pattern.replace_all(&text, *sign).into_owned();
     let printed = VARIABLE.iter().fold(printed, without);
     format!("$ kubectl ner {command}\n{printed}[exit {}]\n", output.code)
 }

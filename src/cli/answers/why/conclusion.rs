@@ -7,7 +7,7 @@ use crate::cli::answers::pod::NO_REQUESTS;
 use crate::inspect::hint;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::why::{Shortage, on_any_node};
-use crate::model::count::{digits, few, plural};
+use crate::model::count::{digits, few, have, plural};
 
 /// How many nodes, pods and reasons a conclusion names.
 const NAMED: usize = 3;
@@ -104,7 +104,6 @@ fn unknown(why: &Why, selected: &str) -> String {
     let none = format!("No node{selected} is known to have enough extended resources");
     let named = why.requests.iter().map(|request| &*request.resource.resource);
     let counts = named.filter_map(|name| Some((why.scheduler_count(name)?, name)));
-    let have = |count: usize| if count == 1 { "has" } else { "have" };
     let counts: Vec<_> = counts.map(|(count, name)| format!("{count} {} too little {name}", have(count))).collect();
     if counts.is_empty() {
         none
@@ -154,7 +153,7 @@ fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
     let allowed = why.nodes.iter().filter(|node| node.allowed);
     let (count, of) = (why.nodes.iter().filter(|node| node.takes()).count(), allowed.count());
     let which = circumstances.which(why);
-    let verb = if count == 1 { "has" } else { "have" };
+    let verb = have(count);
     let sentence = format!(
         "{} of {}{selected}{which} {verb} enough extended resources: if the pod stays Pending, something else keeps it off",
         digits(count),
@@ -353,7 +352,7 @@ fn elsewhere(why: &Why, Shortage { resource, most, .. }: &Shortage, sentence: St
     match elsewhere.first() {
         Some(node) => {
             let names: Vec<_> = elsewhere.iter().map(|node| &node.node).collect();
-            let has = if names.len() == 1 { "has" } else { "have" };
+            let has = have(names.len());
             let reason = node.obstacles.first().map(String::as_str).unwrap_or_default();
             let sentence =
                 format!("{sentence}; {} {has} enough, and the pod may not use it: {reason}", few(&names, NAMED, ", "));
