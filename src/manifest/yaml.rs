@@ -32,6 +32,22 @@ const GLUED_COMMENTS: usize = 20;
 
 /// Parses a document; `None` if it is empty.
 pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
+    let parsed = parse(raw_document, limits)?;
+    // The parser skips some comments.
+    let Some((at, char)) = raw_document.text.char_indices().find(|(_, char)| !is_allowed(*char)) else {
+        return Ok(parsed);
+    };
+    let at = at + raw_document.offset;
+    let reason = format!("not YAML: kubectl rejects the character U+{:04X}: remove it", u32::from(char));
+    Err(ParseError { span: Span::new(at..at + char.len_utf8()), reason })
+}
+
+/// Returns whether a character may be in a YAML text, according to go-yaml's `yaml_parser_update_buffer`.
+fn is_allowed(char: char) -> bool {
+    matches!(char, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn parse(raw_document: &RawDocument, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
     let mut text = with_line_breaks(raw_document);
     for _ in 0..GLUED_COMMENTS {
         match Reader::new(&text, raw_document, limits).document() {

@@ -1,6 +1,6 @@
-//! What stands between the values of a YAML text: tabs, anchors and byte order marks that the parser reads, and kubectl rejects. go-yaml
-//! takes no tab for a space where a key may begin (its `yaml_parser_scan_to_next_token`), and knows fewer characters of
-//! anchors.
+//! What stands between the values of a YAML text: tabs, anchors, tags and byte order marks that the parser reads, and kubectl
+//! rejects. go-yaml takes no tab for a space where a key may begin (its `yaml_parser_scan_to_next_token`), knows fewer
+//! characters of anchors, and reads a tag up to the next space.
 
 use granit_parser::{Event, ScalarStyle, Span as Range, StructureStyle};
 
@@ -43,6 +43,7 @@ enum FaultKind {
     TabAfter(char),
     TabInIndentation,
     Anchor,
+    Tag,
     ByteOrderMark,
 }
 
@@ -62,13 +63,20 @@ impl Fault {
             FaultKind::Anchor => {
                 "not YAML: in kubectl, the name of an anchor has only letters from a to z, digits, - and _".to_owned()
             }
+            FaultKind::Tag => {
+                "not YAML: kubectl reads a tag up to the next space: write one after it, and only ASCII letters, digits and \
+                 - in it"
+                    .to_owned()
+            }
         }
     }
 }
 
 impl<'t> Gaps<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        Self { text, read: 0, before: Before::KeyStart, blocks: Vec::new() }
+        // A byte order mark may begin the document.
+        let read = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Self { text, read, before: Before::KeyStart, blocks: Vec::new() }
     }
 
     /// Returns the first fault between the previous value and this event. `in_brackets` is whether the event is in a list
@@ -87,9 +95,7 @@ impl<'t> Gaps<'t> {
                 self.blocks.pop();
                 return None;
             }
-            Event::Scalar(_, ScalarStyle::Plain, ..) => {
-                Before::Plain(self.blocks.last().map_or(0, |block| block.column + 1))
-            }
+            Event::Scalar(_, ScalarStyle::Plain, ..) => Before::Plain(self.indentation()),
             Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) => Before::KeyStart,
             Event::Scalar(..)
             | Event::Alias(..)
@@ -99,9 +105,18 @@ impl<'t> Gaps<'t> {
             | Event::MappingEnd => Before::Other,
             _ => return None,
         };
-        let fault = self.fault(bytes.start, in_brackets).or_else(|| self.fault_in_block(event, bytes.end));
+        let fault = self.fault(bytes.start, in_brackets).or_else(|| match event {
+            Event::Scalar(_, ScalarStyle::Plain, ..) => self.fault_in_plain(bytes.start, bytes.end),
+            Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) => self.fault_in_block(bytes.end),
+            _ => None,
+        });
         (self.read, self.before) = (bytes.end, before);
         fault
+    }
+
+    /// Returns the least indentation with which a text without quotes goes on in the next line.
+    fn indentation(&self) -> usize {
+        self.blocks.last().map_or(0, |block| block.column + 1)
     }
 
     /// Adds a block. The parser gives a list whose dashes are below the key of the list the column of its first item.
@@ -117,8 +132,7 @@ impl<'t> Gaps<'t> {
     }
 
     /// Returns the tab before the first character of a text after `|` or `>`, where the text has no indentation yet.
-    fn fault_in_block(&self, event: &Event<'_>, end: usize) -> Option<Fault> {
-        let Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) = event else { return None };
+    fn fault_in_block(&self, end: usize) -> Option<Fault> {
         let until = self.text.get(self.read..end)?;
         let (_, text) = until.split_once(['|', '>'])?;
         let (header, lines) = text.split_once('\n')?;
@@ -131,17 +145,28 @@ impl<'t> Gaps<'t> {
         rest.starts_with('\t').then_some(Fault { at, kind: FaultKind::TabInIndentation })
     }
 
+    /// Returns the first tab in the indentation of the lines with which a text without quotes goes on, even of an empty one.
+    fn fault_in_plain(&self, start: usize, end: usize) -> Option<Fault> {
+        let mut at = start;
+        for line in self.text.get(start..end)?.split_inclusive('\n') {
+            let tab = indentation(line);
+            if at > start && tab < self.indentation() && line.as_bytes().get(tab) == Some(&b'\t') {
+                return Some(Fault { at: at + tab, kind: FaultKind::TabInIndentation });
+            }
+            at += line.len();
+        }
+        None
+    }
+
     fn fault(&self, until: usize, in_brackets: bool) -> Option<Fault> {
         let gap = self.text.get(self.read..until)?;
-        if let Some(at) = gap.rfind('\u{feff}').map(|at| self.read + at).filter(|at| *at > 0) {
-            return Some(Fault { at, kind: FaultKind::ByteOrderMark });
-        }
-        if !gap.contains(['\t', '&']) {
+        if !gap.contains(['\t', '&', '!', '\u{feff}']) {
             return None;
         }
         let (mut before, mut start) = (self.before, self.read);
         for (number, text) in gap.split_inclusive('\n').enumerate() {
-            let mut line = Line { text, is_whole: number > 0, before, in_brackets, indicator: None };
+            let rest = self.text.get(start..)?;
+            let mut line = Line { text, rest, is_whole: number > 0, before, in_brackets, indicator: None };
             if let Some((at, kind)) = line.fault() {
                 return Some(Fault { at: start + at, kind });
             }
@@ -159,6 +184,8 @@ fn indentation(line: &str) -> usize {
 /// A line between two values, or a part of one.
 struct Line<'t> {
     text: &'t str,
+    /// The text from here to the end, also beyond the gap.
+    rest: &'t str,
     /// Whether it has its start.
     is_whole: bool,
     before: Before,
@@ -173,7 +200,8 @@ impl<'t> Line<'t> {
         let mut at = 0;
         while let Some(next) = self.text.get(at..).and_then(|rest| rest.chars().next()) {
             match next {
-                ' ' | '\n' | '\r' | '\u{feff}' => {}
+                ' ' | '\n' | '\r' => {}
+                '\u{feff}' => return Some((at, FaultKind::ByteOrderMark)),
                 '\t' if self.rejects_tab(at) => {
                     return Some((at, self.indicator.map_or(FaultKind::TabInIndentation, FaultKind::TabAfter)));
                 }
@@ -190,6 +218,9 @@ impl<'t> Line<'t> {
                     let word = self.word(at);
                     if next == '&' && !is_anchor(word, self.in_brackets) {
                         return Some((at, FaultKind::Anchor));
+                    }
+                    if next == '!' && !is_tag(self.rest.get(at..).unwrap_or_default(), self.in_brackets) {
+                        return Some((at, FaultKind::Tag));
                     }
                     self.passed(Before::Other, None);
                     at += word.len();
@@ -238,4 +269,17 @@ fn is_anchor(word: &str, in_brackets: bool) -> bool {
     // Outside brackets, whatever follows at once is an error.
     let may_follow = |rest: &str| in_brackets && rest.starts_with(['?', ':', '%', '@', '`']);
     rest.len() < name.len() && (rest.is_empty() || may_follow(rest))
+}
+
+/// Returns whether the tag at the start of a text ends where a space does, as in go-yaml's `yaml_parser_scan_tag_uri`. That
+/// takes a bracket or comma for a part of it, so that a list is not what it looks like.
+fn is_tag(text: &str, in_brackets: bool) -> bool {
+    let word = text.split([' ', '\t', '\r', '\n']).next().unwrap_or_default();
+    let is_part = |char: char| char.is_ascii_alphanumeric() || "-_;/?:@&=+$.!~*'()%".contains(char);
+    match word.strip_prefix("!<") {
+        Some(uri) => {
+            uri.strip_suffix('>').is_some_and(|uri| uri.chars().all(|char| is_part(char) || ",[]".contains(char)))
+        }
+        None => word.chars().all(|char| is_part(char) || !in_brackets && ",[]".contains(char)),
+    }
 }

@@ -187,12 +187,42 @@ fn yaml_tab_that_kubectl_rejects_is_an_error_at_its_place() {
         ("x: 'a'\n \t# c\ny: b\n", indentation, 8),
         ("x:\n-\ta: b\n", "a tab cannot follow -", 4),
         ("? x\n:\ty\n", "a tab cannot follow :", 5),
+        ("x: b\n \n\t\n c\n", indentation, 7),
+        ("x: [b\n\t\n c]\n", indentation, 6),
     ] {
         let error = read_all(text, &Limits::default()).unwrap_err();
         assert!(error.reason.contains(says), "{text:?}: {}", error.reason);
         assert_eq!(error.span, Span::new(at..at + 1), "{text:?}");
     }
-    for text in ["x: a\n \t\ny: b\n", "x: 'a'\t\ny: b\n", "x:\n- a\n \t\n- b\n", "x:\n- - a\n- b\n \t\n- c\n"] {
+    for text in [
+        "x: a\n \t\ny: b\n",
+        "x: 'a'\t\ny: b\n",
+        "x:\n- a\n \t\n- b\n",
+        "x:\n- - a\n- b\n \t\n- c\n",
+        "x: b\n \t\n c\n",
+    ] {
+        assert!(read_all(text, &Limits::default()).is_ok(), "{text:?}");
+    }
+}
+
+#[test]
+fn yaml_character_that_kubectl_rejects_is_an_error_even_in_a_comment() {
+    for text in ["x: |#\0\n  a\n", "x: \"a\"#\u{1}\n", "x: |#\u{80}\n"] {
+        let error = read_all(text, &Limits::default()).unwrap_err();
+        assert!(error.reason.contains("kubectl rejects the character U+00"), "{text:?}: {}", error.reason);
+    }
+    assert!(read_all("x: |#\u{85}  \u{a0}\u{10ffff}\n", &Limits::default()).is_ok());
+}
+
+/// kubectl reads `[!a, b]` as a list of one.
+#[test]
+fn yaml_tag_without_a_space_after_it_is_an_error_at_its_place() {
+    for (text, at) in [("x: [!a, b]\n", 4), ("x: {y: !a}\n", 7), ("x: [!<a>]\n", 4), ("x:\n  y: !a#b\n", 8)] {
+        let error = read_all(text, &Limits::default()).unwrap_err();
+        assert!(error.reason.contains("a tag up to the next space"), "{text:?}: {}", error.reason);
+        assert_eq!(error.span, Span::new(at..at + 1), "{text:?}");
+    }
+    for text in ["x: [!a , !b c]\n", "x: {!a y: !<b> z}\n", "x: !a #b\n", "x: !a"] {
         assert!(read_all(text, &Limits::default()).is_ok(), "{text:?}");
     }
 }

@@ -11,13 +11,15 @@ thread_local! {
 }
 
 /// Errors where kubectl reads an object: it takes the last of equal keys, follows more aliases, and reads `{a:, b: c}` with
-/// a key `a:`, `[?a]` with a map in it, and `.NaN` as a key.
-const INTENDED: [&str; 5] = [
+/// a key `a:`, `[?a]` with a map in it, `.NaN` as a key, and a comma or bracket as a part of a tag.
+const INTENDED: [&str; 7] = [
     "is given twice",
     "more than 500000 values",
     "the colon after this key needs a space",
     "between brackets for a key",
     "a key must be text",
+    "a tag up to the next space",
+    "while scanning a tag",
 ];
 
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
