@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Arg, Command, FromArgMatches as _};
 use clap_complete::engine;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 
@@ -19,7 +19,7 @@ use super::args::ClusterArgs;
 use super::error::Error;
 use super::output::print;
 use super::plugin;
-use crate::inspect::inventory::read;
+use crate::inspect::inventory::{read, workloads};
 use crate::model::api::NodeExtendedResource;
 
 /// The longest wait for the cluster: a person does not wait longer for a completion.
@@ -136,6 +136,7 @@ enum Kind {
     Pod,
     /// A pod without a node.
     WaitingPod,
+    Workload(&'static workloads::Kind),
     Resource,
     Namespace,
     Rule,
@@ -175,6 +176,7 @@ impl Kind {
         match self {
             Self::Node | Self::NodeOrRule if names_kind(typed, "node", "no") => (Self::Node, name),
             Self::NodeOrRule if names_kind(typed, "nodeextendedresource", "ner") => (Self::Rule, name),
+            Self::WaitingPod => workloads::Kind::named(typed).map_or((self, word), |kind| (Self::Workload(kind), name)),
             _ => (self, word),
         }
     }
@@ -224,6 +226,10 @@ impl Subject {
             Kind::Rule => names(&Api::<NodeExtendedResource>::all(client), &all, word).await,
             Kind::Pod => pods(client, self.namespace.as_deref(), word, &all).await,
             Kind::WaitingPod => pods(client, self.namespace.as_deref(), word, &all.fields("spec.nodeName=")).await,
+            Kind::Workload(kind) => {
+                let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
+                names(&Api::<DynamicObject>::namespaced_with(client, &namespace, &kind.resource()), &all, word).await
+            }
             Kind::Resource => Some(read::resource_names(&client).await),
         }
     }
@@ -344,6 +350,10 @@ mod tests {
             (Kind::NodeOrRule, "a", (Kind::NodeOrRule, "a")),
             (Kind::Node, "ner/d", (Kind::Node, "ner/d")),
             (Kind::Resource, "example.com/d", (Kind::Resource, "example.com/d")),
+            (Kind::WaitingPod, "deploy.apps/w", (Kind::Workload(workloads::Kind::named("deployment").unwrap()), "w")),
+            (Kind::WaitingPod, "pod/w", (Kind::WaitingPod, "pod/w")),
+            (Kind::WaitingPod, "team-a/w", (Kind::WaitingPod, "team-a/w")),
+            (Kind::Pod, "job/w", (Kind::Pod, "job/w")),
         ] {
             assert_eq!(kind.of_word(word), expected, "{word}");
         }

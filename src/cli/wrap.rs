@@ -29,19 +29,37 @@ pub(super) fn wrapped(text: &str, indent: &str) -> Vec<String> {
     lines(text, width).into_iter().map(|line| format!("{indent}{line}")).collect()
 }
 
-/// Returns a text in lines of at most this width. A word that is longer has a line of its own.
+/// Returns a text in lines of at most this width. A word that is longer has a line of its own, and so has a command in
+/// backticks, since half of it may be copied and run.
 pub(super) fn lines(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::<String>::new();
-    for word in text.split_whitespace() {
+    for word in words(text) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
+}
+
+/// Returns the words of a text. A command in backticks is one, with what stands directly before and after it.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::<String>::new();
+    let mut is_command = false;
+    for part in text.split_whitespace() {
+        match words.last_mut().filter(|_| is_command) {
+            Some(command) => {
+                command.push(' ');
+                command.push_str(part);
+            }
+            None => words.push(part.to_owned()),
+        }
+        is_command ^= part.matches('`').count() % 2 == 1;
+    }
+    words
 }
 
 #[cfg(test)]
@@ -56,5 +74,12 @@ mod tests {
         let long = "ö".repeat(90);
         assert_eq!(wrapped(&format!("a {long} b"), " "), [" a".to_owned(), format!(" {long}"), " b".to_owned()]);
         assert!(wrapped(" ", " ").is_empty());
+    }
+
+    #[test]
+    fn command_in_backticks_stays_in_one_line() {
+        assert_eq!(lines("to see it, run `kubectl get ner`.", 16), ["to see it, run", "`kubectl get ner`."]);
+        assert_eq!(lines("run `a  b` or `c d` now", 8), ["run", "`a b` or", "`c d`", "now"]);
+        assert_eq!(lines("an open ` one two", 8), ["an open", "` one two"]);
     }
 }

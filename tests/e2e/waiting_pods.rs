@@ -74,6 +74,10 @@ fn why_groups_waiting_pods_by_cause() {
         assert!(text.starts_with(found), "{text}");
         screens.push(golden::console(&format!("why {name}"), &output));
     }
+    let completed =
+        |words: &[&str]| program::run(&kubeconfig, &[&["complete", "--", "why"], words].concat(), None).stdout;
+    assert_eq!(completed(&["deploy/w"]), "deploy/web\n:4\n");
+    assert_eq!(completed(&["-n", "kube-system", "jobs.batch/"]), ":4\n");
     let none = why(&kubeconfig, &["deployment/none"]);
     let message = "there is no deployment none in the namespace default (-n selects another)";
     assert!(none.code == 2 && none.stderr.contains(message), "{}", none.stderr);

@@ -129,18 +129,22 @@ pub(crate) trait Answer: Serialize {
         Vec::new()
     }
 
-    /// Returns the answer for people: the table, and the sentences below it.
+    /// Returns the answer for people: the table, and the sentences below it. Nothing is broken in what may be copied from a
+    /// wide one.
     fn text(&self, is_wide: bool) -> String {
         let (headings, rows) = self.table(is_wide);
         let table = match rows.is_empty() {
             true => String::new(),
-            // Nothing is broken in what may be copied from a wide table.
             false => {
                 let width = if is_wide { None } else { wrap::width() };
                 table::render(&headings, &rows, has_colour(&std::io::stdout()), width)
             }
         };
-        self.remarks().into_iter().fold(table, |text, remark| text + &printable(&sentence(&remark)) + "\n")
+        let lines = |remark: String| match printable(&sentence(&remark)) {
+            remark if is_wide => vec![remark.into_owned()],
+            remark => wrap::wrapped(&remark, ""),
+        };
+        self.remarks().into_iter().flat_map(lines).fold(table, |text, line| text + &line + "\n")
     }
 }
 

@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Client;
-use kube::api::{GetParams, ListParams};
+use kube::api::{ApiResource, GetParams, GroupVersionKind, ListParams};
 use kube::core::Request;
 use serde::Deserialize;
 
@@ -49,6 +49,13 @@ impl Kind {
             let word = word.strip_suffix(kind.group).and_then(|word| word.strip_suffix('.')).unwrap_or(word);
             word == kind.word || word == kind.short || word.strip_suffix('s') == Some(kind.word)
         })
+    }
+
+    pub(crate) fn resource(&self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(self.group, "v1", self.kind),
+            &format!("{}s", self.word),
+        )
     }
 
     fn path(&self, namespace: &str) -> String {

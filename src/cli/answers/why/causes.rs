@@ -219,7 +219,7 @@ impl Cause {
         let Failing { namespace, name, failure } = failing;
         let is_quota = failure.contains("exceeded quota");
         let verdict = if is_quota && names_resource(failure) { Verdict::OverQuota } else { Verdict::NotCreated };
-        let fix = format!("delete pods that the quota counts, or raise it: kubectl describe quota -n {namespace}");
+        let fix = format!("delete pods that the quota counts, or raise it: `kubectl describe quota -n {namespace}`");
         // Kubernetes puts the first before Events of which there are many, and the second before those of some kinds.
         let reason =
             failure.trim_start_matches("(combined from similar events): ").trim_start_matches("Error creating: ");

@@ -41,7 +41,7 @@ pub(super) struct Why {
 pub(super) enum Verdict {
     /// The pod has a node, has finished, is being deleted, or requests nothing.
     NotWaiting,
-    /// A kubelet has rejected the pod for want of what it requests.
+    /// A kubelet has rejected the pod because the node has too little of a resource.
     Rejected,
     /// Something else than the amounts keeps the pod waiting.
     Gated,

@@ -335,7 +335,7 @@ fn node_with_enough_and_too_little_cpu_or_memory_says_so() {
         inventory.compute = Some([].into());
         let why = explain(&subject(inventory, &asks), None);
         assert_eq!(why.verdict, Verdict::Enough, "extended resources are not the cause");
-        (why.nodes.iter().map(WhyNode::takes).collect::<Vec<_>>(), why.text(false))
+        (why.nodes.iter().map(WhyNode::takes).collect::<Vec<_>>(), why.text(true))
     };
     let (takes, text) = explained(std::slice::from_ref(&small));
     assert_eq!(takes, [false]);
@@ -390,7 +390,7 @@ fn unwritten_value_is_waited_for_only_if_it_is_enough_for_the_pod() {
             failed,
             vec![],
             "Rule dongle declares example.com/dongle, and is not Ready (PatchFailed: node-1: denied)\nFix: see its status: \
-             kubectl describe ner dongle",
+             `kubectl describe ner dongle`",
         ),
         (
             asking("5", "", json!({})),
@@ -411,8 +411,8 @@ fn unwritten_value_is_waited_for_only_if_it_is_enough_for_the_pod() {
             json!({}),
             vec![],
             "No node has enough extended resources free now: rule key declares example.com/key, and something stands in its \
-             way (paused: not advertised; rule key declares 2)\nFix: remove it; see the rule's status: kubectl describe \
-             ner key",
+             way (paused: not advertised; rule key declares 2)\nFix: remove it; see the rule's status: `kubectl describe \
+             ner key`",
         ),
         // Once the 4 are written, only 1 of them is free.
         (
