@@ -54,6 +54,12 @@ pub struct Summary {
     pub held: usize,
     /// Above the declared quantity, with unknown pod requests: they may be lowered.
     pub maybe_held: usize,
+    /// Not as declared, because the rule is paused.
+    pub paused: usize,
+    /// Not as declared, because the quantity that the rule takes from the node is unknown.
+    pub quantity_unknown: usize,
+    /// Not yet as declared, because they have moved a moment ago.
+    pub moving: usize,
     /// As declared.
     pub unchanged: usize,
     /// Nodes that do not change because their annotation cannot be read.
@@ -105,6 +111,9 @@ impl Summary {
                 Prospect::Decided(Outcome::Conflicted { .. }) => self.conflicted += 1,
                 Prospect::Decided(Outcome::Contested { .. }) => self.contested += 1,
                 Prospect::MaybeHeld => self.maybe_held += 1,
+                Prospect::Decided(Outcome::Paused { .. }) => self.paused += 1,
+                Prospect::Decided(Outcome::QuantityUnknown { .. }) => self.quantity_unknown += 1,
+                Prospect::Decided(Outcome::Moving { .. }) => self.moving += 1,
                 Prospect::Decided(_) | Prospect::Missing => {}
             }
         }

@@ -231,6 +231,19 @@ fn diff_of_a_contested_value_reports_backoff() {
     assert_eq!(reason, expected);
 }
 
+#[test]
+fn value_of_a_paused_rule_or_of_unknown_quantity_is_counted() {
+    let from = json!({"nodeLabel": {"key": "size", "values": {"big": 4}}});
+    for (spec, expected) in [
+        (json!({"paused": true}), "No changes; 1 paused; 0 unchanged."),
+        (json!({"quantity": null, "quantityFrom": from}), "No changes; 1 quantity unknown; 0 unchanged."),
+    ] {
+        let node = node([None, None], None);
+        let (_, summary) = node_diff(&node, &[rule("dongle", spec)], PodUsage::NotFetched);
+        assert_eq!(summary.line(), expected);
+    }
+}
+
 /// A node whose values the controller wrote, and whose annotation is lost.
 fn own_node(amounts: [&str; 2]) -> Value {
     let mut object = node(amounts.map(Some), None);
