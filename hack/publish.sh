@@ -58,7 +58,7 @@ pushed=$(hack/push.sh "$dist" "$registry")
 mapfile -t references <<< "$pushed"
 image=${references[0]}
 
-# Not with a program of this repository: its dependencies would be compiled with the right to sign.
+# Not with a program of this repository: its dependencies would be compiled with permission to sign.
 hack/require.sh jq jq
 jq .predicate "$dist/provenance.intoto.json" > "$stage/predicate.json"
 for reference in "${references[@]}"; do

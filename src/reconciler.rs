@@ -7,7 +7,7 @@
 //!        │ enqueue
 //!        ▼
 //!      Plan ──▶ standings, always
-//!        ├─ as declared ────────────▶ nothing, or wait (a contest)
+//!        ├─ as declared ────────────▶ nothing, or wait (contested)
 //!        ├─ pods decide ────────────▶ wait until it is known what they request
 //!        └─ a patch ─▶ after a failure: wait
 //!                   └▶ else: Patch ──slot──▶ planned again ──▶ in flight ──▶ Plan, with the node as it is now
@@ -237,8 +237,8 @@ impl Reconciler {
     /// Plans the nodes of a leader. Returns how many.
     fn plan(&mut self, now: Now) -> usize {
         self.fleet.wake_due(now.instant);
-        // Begins the watch anew when the delay of a hold is over: the list ends it, and what came back since may be missing
-        // in the watch. The list that a new leader needs comes first.
+        // Begins the watch anew when the delay for missing rules is over: the list ends it, and rules that came back
+        // may be missing in the watch. The list that a new leader needs comes first.
         if self.knows_all() && self.rules.take_due_list(now.instant) {
             self.rules.list_again();
         }

@@ -285,7 +285,7 @@ impl Bench {
         span.close(cluster, &[controller.cpu()], sample).await
     }
 
-    /// Edits the rule so that every node is planned and none is changed, and measures until its status says so.
+    /// Edits the rule so that every node is planned and none is changed, and measures until its status reports it.
     async fn edit_nothing(&self, controller: &Controller, sample: &mut Sample) -> Result<()> {
         let Self { cluster, .. } = self;
         let span = Span::open(EDIT_NOTHING, cluster, &[controller.cpu()]).await?;

@@ -28,7 +28,7 @@ use crate::model::resource_name::{self, ResourceName};
 /// the labels that explain them, and says what it leaves out, such as the values of device plugins. It only reads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits with 0 also if there is nothing to adopt, which a note says; 1 if nodes cannot be listed; and 2 for wrong arguments.
+Exits with 0, even if there is nothing to adopt (a note reports it); 1 if nodes cannot be listed; 2 for wrong arguments.
 
 Examples:
   # Write rules, see what they change, and apply them

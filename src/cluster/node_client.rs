@@ -92,7 +92,7 @@ impl NodeClient {
 pub(crate) fn describe_pods_error(error: &RequestError) -> String {
     match error {
         RequestError::Api { code: StatusCode::FORBIDDEN, status, .. } => {
-            format!("no right to list pods: {}; grant the verb list on pods", status.message)
+            format!("no permission to list pods: {}; grant the verb list on pods", status.message)
         }
         error => format!("cannot list pods: {error}"),
     }

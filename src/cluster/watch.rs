@@ -114,8 +114,8 @@ pub(crate) fn reporting(client: &Client) -> (Client, UnboundedReceiver<()>) {
     (client, begins)
 }
 
-/// Returns a client for one watch, and when the API server sent anything in it last, be it a bookmark, which kube's watcher
-/// keeps to itself. A watch that is open has not sent anything yet.
+/// Returns a client for one watch, and when the API server sent anything in it last, even a bookmark, which kube's
+/// watcher keeps to itself. A watch that is open has not sent anything yet.
 pub(crate) fn heard(client: &Client) -> (Client, tokio::sync::watch::Receiver<Instant>) {
     let (report, heard) = tokio::sync::watch::channel(Instant::now());
     let client = through(client, move |body, is_watching| {

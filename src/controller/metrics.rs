@@ -48,7 +48,7 @@ pub struct Metrics {
     pub(crate) rules_missing: Gauge,
     /// Recorded values that no rule declares and that pods use.
     pub(crate) values_leaving: Gauge,
-    /// What each rule advertises, and what pods request of it.
+    /// The sum that each rule advertises, and the pods' requests for it.
     pub(crate) amounts: Amounts,
     /// How many bytes rules take, about, and how many they may.
     pub(crate) rules_memory: Gauge,

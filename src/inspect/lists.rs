@@ -32,7 +32,7 @@ pub(crate) struct Refusal(pub(crate) String);
 impl Refusal {
     /// Returns what an answer lacks in consequence, without a period.
     pub(crate) fn gap(&self, kind: &str, lack: &str) -> String {
-        format!("you have no right to list {kind}: {lack} (the server says: {})", self.0)
+        format!("you lack permission to list {kind}: {lack} (the server says: {})", self.0)
     }
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn leases(requests: &Requests, namespace: Option<&str>) -> Resu
     list(requests, &Lease::url_path(&(), namespace), params, |Stored(lease)| Some(lease)).await
 }
 
-/// Returns the list, or that the cluster does not grant the right to it.
+/// Returns the list, or that the cluster does not grant permission to list it.
 ///
 /// # Errors
 /// If the list fails otherwise.

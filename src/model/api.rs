@@ -84,7 +84,7 @@ pub struct NodeExtendedResourceSpec {
     #[schemars(schema_with = "schema::quantity")]
     pub quantity: Option<DeclaredQuantity>,
 
-    /// Reads the quantity from each selected node, which can so have different quantities: from a label, an
+    /// Reads the quantity from each selected node, so that nodes can have different quantities: from a label, an
     /// annotation, or a native resource. Set exactly one of quantity and quantityFrom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantity_from: Option<Box<QuantityFrom>>,
@@ -132,9 +132,9 @@ pub struct NodeExtendedResourceSpec {
     #[serde(default)]
     pub shrink_policy: ShrinkPolicy,
 
-    /// true: the controller repairs the values that the rule already has on nodes, and changes nothing else: no value
-    /// is added, changed or withdrawn for an edit of the rule or of a node, except that a lower priority lets other rules
-    /// take over. Deleting a paused rule withdraws its values.
+    /// If true, the controller only repairs the values that the rule already has on nodes. It adds, changes and
+    /// withdraws nothing when the rule or a node is edited, except that a lower priority lets other rules take over.
+    /// Deleting a paused rule withdraws its values.
     #[serde(default)]
     pub paused: bool,
 }

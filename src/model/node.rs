@@ -106,7 +106,8 @@ impl ApiNode {
         field_managers::kubelets(&self.managers)
     }
 
-    /// Returns the extended resources in capacity that its kubelet owns, be it with others, each with its field manager.
+    /// Returns the extended resources in capacity that its kubelet owns, alone or with others, each with its field
+    /// manager.
     #[must_use]
     pub fn kubelet_resources(&self) -> BTreeMap<String, Arc<str>> {
         field_managers::kubelet_resources(&self.managers)

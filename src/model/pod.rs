@@ -284,7 +284,7 @@ impl Pod {
         self.status.has_started
     }
 
-    /// Returns whether nothing of the pod runs, or will run, anymore.
+    /// Returns whether none of its containers runs or will run again.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")

@@ -30,7 +30,7 @@ pub struct Leaving {
     pub rule: Arc<str>,
     /// The quantity that stays; `None` if that is nothing, or not decided.
     pub at: Option<Quantity>,
-    /// Why pods cannot be listed, if they cannot; otherwise pods request this quantity.
+    /// The error from listing pods, if any; otherwise pods request this quantity.
     pub pods_error: Option<Arc<str>>,
 }
 
@@ -99,12 +99,12 @@ pub enum Outcome {
     Held {
         /// The value in allocatable.
         at: Quantity,
-        /// Why pods cannot be listed, if they cannot; otherwise pods request this quantity.
+        /// The error from listing pods, if any; otherwise pods request this quantity.
         pods_error: Option<Arc<str>>,
     },
     /// The value is decided once pod requests are known.
     AwaitingPods {
-        /// Why pods cannot be listed, if they cannot: until then, the value does not appear.
+        /// The error from listing pods, if any. The value is not written until listing succeeds.
         pods_error: Option<Arc<str>>,
     },
     /// The value of another field manager stays.

@@ -67,7 +67,7 @@ pub(crate) enum Observation {
     Node(watcher::Result<Event<ApiNode>>),
     /// What the watch of pods shows.
     Pods(watcher::Result<Event<PodObject>>),
-    /// When the watch of pods showed anything last, be it a bookmark.
+    /// When the watch of pods showed anything last, even a bookmark.
     PodsHeard(Instant),
     /// The watch of this resource is open, perhaps again, and shows what changes from now on.
     WatchBegan(Watched),
@@ -163,8 +163,8 @@ pub(crate) struct Step {
     pub(crate) planned: usize,
     /// Whether the watch of nodes is to begin anew with a list, because rules read from nodes what was not kept.
     pub(crate) relists_nodes: bool,
-    /// Whether the watch of rules is to begin anew with a list: a new leader needs one, so does the end of a hold, and there
-    /// may be room for rules that did not fit.
+    /// Whether the watch of rules is to begin anew with a list: a new leader needs one, so does the end of the delay
+    /// for missing rules, and there may be room for rules that did not fit.
     pub(crate) relists_rules: bool,
     /// Whether pods are to be watched. The watch begins with a list, and ends when it is no longer wanted.
     pub(crate) watches_pods: bool,

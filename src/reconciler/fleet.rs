@@ -173,7 +173,8 @@ impl Fleet {
         self.resume(ended, now);
     }
 
-    /// Forgets the states of rules that have stalled for want of memory: to plan all nodes again would take more first.
+    /// Forgets the states of rules that have stalled because memory is short: to plan all nodes again would take more
+    /// first.
     pub(super) fn forget_states(&mut self, rules: &[Arc<str>]) {
         self.nodes.forget_states(rules);
     }

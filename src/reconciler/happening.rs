@@ -211,7 +211,7 @@ pub(crate) enum Happening {
     EventNotWritten {
         error: String,
     },
-    /// What a rule advertises, and what pods request of it; `None` if it is gone.
+    /// The sum that a rule advertises, and the pods' requests for it; `None` if it is gone.
     Amounts {
         rule: Arc<str>,
         amounts: Option<RuleAmounts>,
@@ -242,7 +242,7 @@ pub(crate) struct LeaderGauges {
     pub(crate) values_leaving: usize,
 }
 
-/// What a rule advertises, and what pods request of that, if it is known.
+/// The sum that a rule advertises, and the pods' requests for it, if they are known.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleAmounts {
     pub(crate) resource: Box<str>,

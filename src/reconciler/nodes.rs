@@ -359,7 +359,7 @@ impl Nodes {
         rules
     }
 
-    /// Resumes a contest that was begun before this process led.
+    /// Treats a value as contested that was so before this process led.
     pub(super) fn resume_contest(&mut self, node: &str, resource: &str, now: Instant) {
         if let Some(state) = self.by_name.get_mut(node) {
             state.work_mut().conflicts.resume(resource, now);

@@ -29,7 +29,7 @@ const MAX_OUTAGE: Duration = Duration::from_secs(60);
 /// The message for a change that fails without being rejected.
 pub(crate) const CHANGING: &str = "the node keeps changing";
 /// The message for a value that has come to leave when it is unused.
-const LEAVES: &str = "the annotation has changed, and what pods request of its values is not known: run prune again";
+const LEAVES: &str = "the annotation has changed, and the pods' requests for its values are not known: run prune again";
 /// How long to wait for a Lease that is not renewed: it has expired by then.
 const MAX_SUSPENSION: Duration = Duration::from_secs(60);
 

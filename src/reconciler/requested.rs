@@ -1,4 +1,4 @@
-//! What pods request of the resource of each rule, on the nodes where the rule has a value.
+//! The pods' requests for the resource of each rule, on the nodes where the rule has a value.
 //!
 //! Each node's part is kept, so that a change of one node costs the same however many there are, and so that the sums
 //! come out even where a rule gets another resource.

@@ -15,7 +15,7 @@ use crate::planner::Change;
 const MIN_PAUSE: Duration = Duration::from_secs(30);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// How much later than others the resources of nodes are tried that failed: where these alone cannot be patched, they must
-/// not stop the rollout each time before others have been tried, be it on the same node.
+/// not stop the rollout each time before others have been tried, even on the same node.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 /// The maximum number of results that decide about a stop.

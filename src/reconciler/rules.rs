@@ -165,7 +165,7 @@ impl Rules {
         }
     }
 
-    /// Needs a complete list that begins from now on: at the start of a term of leadership, and at the end of a hold.
+    /// Needs a complete list that begins from now on: at the start of a term of leadership, and when a delay ends.
     pub(super) fn list_again(&mut self) {
         self.evidence = Evidence::Due;
     }

@@ -296,7 +296,7 @@ impl Schedule {
             Reply::Stale { node, message } => (Cause::Stale, message, None, Some(node)),
             Reply::NotFound => (Cause::NotFound, "the node does not exist".to_owned(), None, None),
             Reply::Forbidden(message) => {
-                let message = format!("no right to patch nodes/status: {message}");
+                let message = format!("no permission to patch nodes/status: {message}");
                 (Cause::Forbidden, message, None, None)
             }
             Reply::Rejected(message) => (Cause::Rejected, message, None, None),

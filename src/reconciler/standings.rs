@@ -1,5 +1,5 @@
-//! What a decision comes to for the rules of a node: their states there, whether a value was undone, and what pods
-//! request of theirs.
+//! What a decision comes to for the rules of a node: their states there, whether a value was undone, and the
+//! pods' requests for their resources.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};

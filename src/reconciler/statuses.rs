@@ -31,7 +31,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns what is known of what pods request of a rule's resource.
+    /// Returns what is known of the pods' requests for a rule's resource.
     fn used(&self, rule: &str) -> Used {
         match (self.usage.is_live(self.now.instant), self.usage.is_listing()) {
             (true, _) => Used::Known(self.fleet.requested(rule)),
@@ -80,7 +80,7 @@ impl Statuses {
         self.changed.insert(Arc::clone(rule));
     }
 
-    /// Marks what pods request of a rule's resource as changed.
+    /// Marks the pods' requests for a rule's resource as changed.
     pub(super) fn touch_use(&mut self, rule: &Arc<str>, now: Instant) {
         self.writes.touch_use(rule, now);
         self.changed.insert(Arc::clone(rule));

@@ -48,7 +48,7 @@ enum Source {
     Off,
     Listing,
     Live {
-        /// When the watch showed something last, be it a bookmark.
+        /// When the watch showed something last, even a bookmark.
         heard: Instant,
     },
     Broken {
@@ -121,7 +121,7 @@ impl Usage {
         Woken::Nothing
     }
 
-    /// Records that the watch has shown something, be it a bookmark.
+    /// Records that the watch has shown something, even a bookmark.
     pub(super) fn heard(&mut self, at: Instant) -> Woken {
         let was_stale = match &mut self.source {
             Source::Live { heard } => {

@@ -1,4 +1,4 @@
-//! What the log, Events, conditions and problems say of a state and of a contest: one arm for each.
+//! What the log, Events, conditions and problems say of a state and of contested values: one arm for each.
 
 use crate::model::node::FieldManager;
 use crate::model::quantity::Quantity;

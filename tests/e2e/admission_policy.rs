@@ -151,11 +151,11 @@ fn policy_rejects_every_other_change_by_the_controller() {
     let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "1"}]);
     let too_long = format!("example.com/{}", "a".repeat(64));
     let metadata = "may not change metadata, such as labels, apart from its annotation";
-    let annotation = "may change the annotation noderesource.dev/advertised only";
+    let annotation = "may only change the annotation noderesource.dev/advertised";
     let no_condition = "may not change conditions, except to remove noderesource.dev/Advertised";
-    let maps_only = "may change allocatable and capacity in status only";
-    let extended_only = "may change extended resources only";
-    let whole_only = "may set whole numbers from 1 to 9223372036854775 only";
+    let maps_only = "may only change allocatable and capacity in status";
+    let extended_only = "may only change extended resources";
+    let whole_only = "may only set whole numbers from 1 to 9223372036854775";
     let rejected = [
         (set("/metadata/labels/a", json!("b")), metadata),
         (remove("/metadata/labels"), metadata),

@@ -163,7 +163,7 @@ fn adopt_lacks_only_what_a_user_may_not_read() {
     let limited = cluster.control_plane.kubeconfig_for("limited");
     let refused = adopt(&limited, &[]);
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
-    assert!(refused.stderr.contains("error: you have no right to list nodes"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("error: you lack permission to list nodes"), "{}", refused.stderr);
     for (args, code, message) in [
         (&["--kubeconfig", "/nowhere"][..], 1, "/nowhere"),
         (&["--context", "none"], 1, "none"),
@@ -187,7 +187,7 @@ fn adopt_lacks_only_what_a_user_may_not_read() {
     assert_eq!(some.code, 0, "{}", some.stderr);
     assert!(some.stdout.contains("  name: dongle\n"), "{}", some.stdout);
     for kind in ["nodeextendedresources", "deviceclasses", "nodefeaturerules.nfd.k8s-sigs.io"] {
-        let note = some.stderr.lines().find(|line| line.contains(&format!("you have no right to list {kind}")));
+        let note = some.stderr.lines().find(|line| line.contains(&format!("you lack permission to list {kind}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ")), "{kind}: {}", some.stderr);
     }
     assert!(some.stderr.contains("use kubectl create"), "{}", some.stderr);
@@ -199,5 +199,5 @@ fn adopt_lacks_only_what_a_user_may_not_read() {
     cluster.kubectl(&["create", "clusterrolebinding", role, "--user=limited", &format!("--clusterrole={role}")]);
     cluster.wait_permission("limited", "list", "nodefeaturerules.nfd.k8s-sigs.io");
     let all = adopt(&limited, &[]);
-    assert!(!all.stderr.contains("no right"), "{}", all.stderr);
+    assert!(!all.stderr.contains("lack permission"), "{}", all.stderr);
 }

@@ -184,7 +184,7 @@ fn answers_lack_only_what_a_user_may_not_read() {
 
     let nothing = ask(&reader, &["top"]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (1, ""));
-    assert!(nothing.stderr.contains("error: you have no right to list nodes, nor pods"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("error: you lack permission to list nodes and pods"), "{}", nothing.stderr);
 
     // A pod itself says what it requests, and what the scheduler says.
     let get_pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
@@ -201,7 +201,7 @@ fn answers_lack_only_what_a_user_may_not_read() {
     for text in ["example.com/dongle: the pod requests 1.", "of the nodes that the scheduler tried, 1 has too little"] {
         assert!(why.stdout.contains(text), "{}", why.stdout);
     }
-    assert!(why.stderr.contains("note: you have no right to list nodes"), "{}", why.stderr);
+    assert!(why.stderr.contains("note: you lack permission to list nodes"), "{}", why.stderr);
     let shown = ask(&reader, &["pod", "user"]);
     assert!(shown.code == 0 && shown.stdout.contains("Pending on node-1"), "{}{}", shown.stdout, shown.stderr);
     cluster.kubectl(&["delete", "pod", "asks", "--force", "--grace-period=0"]);
@@ -215,14 +215,14 @@ fn answers_lack_only_what_a_user_may_not_read() {
     for (kind, lack) in
         [("pods", "what pods request"), ("nodeextendedresources", "who declares"), ("deviceclasses", "DRA")]
     {
-        let note = top.stderr.lines().find(|line| line.contains(&format!("no right to list {kind}")));
+        let note = top.stderr.lines().find(|line| line.contains(&format!("lack permission to list {kind}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ") && note.contains(lack)), "{}", top.stderr);
     }
 
     let why = ask(&reader, &["resource", "example.com/other"]);
     screens.push(golden::console("resource example.com/other", &why));
     golden::check("few-permissions.console", &screens.join("\n"));
-    assert!(why.stderr.contains("is nowhere: no node has it; you have no right to list pods"), "{}", why.stderr);
+    assert!(why.stderr.contains("is nowhere: no node has it; you lack permission to list pods"), "{}", why.stderr);
     assert!(why.stderr.contains("the server says: 403 Forbidden: pods is forbidden"), "{}", why.stderr);
 
     let top = follow(&cluster, &reader, &["top", "-w"]);

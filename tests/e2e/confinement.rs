@@ -70,8 +70,8 @@ fn stolen_token_is_confined_as_security_md_documents() {
     cluster.write_quantity("node-1", "nvidia.com/gpu", "8");
     let try_patch = |attempt: &Value| patch(&cluster, &kubeconfig, "node-1", attempt);
 
-    let not_listed = "node-resource-advertiser may set a quantity only to what the annotation \
-                      noderesource.dev/advertised lists";
+    let not_listed = "node-resource-advertiser may only set a quantity that the annotation \
+                      noderesource.dev/advertised records";
     let four = [(DONGLE, "4")];
     for attempt in [
         advertise(&four, &[]),
@@ -83,7 +83,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
     ] {
         assert_rejected(&try_patch(&attempt), not_listed);
     }
-    let still_listed = "node-resource-advertiser may remove a quantity only with its entry in the annotation \
+    let still_listed = "node-resource-advertiser may only remove a quantity with its entry in the annotation \
                         noderesource.dev/advertised";
     let gpu = withdraw("nvidia.com/gpu", &[("nvidia.com/gpu", "8")]);
     assert_rejected(&try_patch(&gpu), still_listed);
@@ -92,30 +92,30 @@ fn stolen_token_is_confined_as_security_md_documents() {
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     assert_rejected(
         &try_patch(&advertise(&many, &many)),
-        "node-resource-advertiser may add to a node of 512 resources at most",
+        "node-resource-advertiser may add to a node of at most 512 resources",
     );
     let names: Vec<_> = (0..200).map(|number| format!("{}.com/{number}", "e".repeat(200))).collect();
     let long: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     assert_rejected(
         &try_patch(&advertise(&long, &long)),
-        "node-resource-advertiser may add to a node whose resources have names of 32768 characters at most",
+        "node-resource-advertiser may add to a node whose resources have names of at most 32768 characters",
     );
     let write = |text: &str| json!([{"op": "add", "path": LEDGER_PATH, "value": text}]);
     assert_rejected(
         &try_patch(&write(&"a".repeat(65_537))),
-        "node-resource-advertiser may write an annotation of 65536 characters at most",
+        "node-resource-advertiser may write an annotation of at most 65536 characters",
     );
     // Texts that CEL reads differently from a JSON parser, or that have more bytes than characters.
     for text in [r#"{"example.com/dongle":{"quant\u0069ty":"4"}}"#, "{\t}", "\u{1d11e}"] {
         assert_rejected(
             &try_patch(&write(text)),
-            "node-resource-advertiser may write an annotation of printable ASCII without a backslash only",
+            "node-resource-advertiser may only write an annotation of printable ASCII without a backslash",
         );
     }
     let four = advertise(&four, &four);
     assert_rejected(
         &patch_as(&cluster, &kubeconfig, "another", "node-1", &four),
-        "node-resource-advertiser may patch nodes as the field manager of that name only",
+        "node-resource-advertiser may only patch nodes as the field manager of that name",
     );
     // Evaluating as many resources as a ledger can list stays within CEL's cost limit.
     let fit = &many[..500];

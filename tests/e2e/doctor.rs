@@ -341,7 +341,7 @@ fn of_objects(cluster: &Cluster) -> Vec<Trap<'_>> {
         ("leader", "when planted_0 stopped renewing it", led(601), led(0)),
         ("replicas", "1 of 2 replicas are ready", ready(1), ready(2)),
         ("program-version", "its version is 0.0.1", other, same),
-        ("pods-permission", "has no right to list and watch pods", revoke, grant),
+        ("pods-permission", "lacks permission to list and watch pods", revoke, grant),
         ("protection", "it has no binding", unbind, file("deploy/protect.yaml")),
         ("confinement", "it only reports", audit, deny),
         ("confinement", "undeclared reference", odd, fine),
@@ -366,7 +366,7 @@ fn doctor_lacks_only_what_a_user_may_not_read() {
     let limited = cluster.control_plane.kubeconfig_for("limited");
     let nothing = doctor(&limited, &[]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
-    assert!(nothing.stderr.contains("nothing can be checked: you have no right to list nodes"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("nothing can be checked: you lack permission to list nodes"), "{}", nothing.stderr);
     for (args, message) in [
         (&["--kubeconfig", "/nowhere"][..], "/nowhere"),
         (&["--controller-namespace", "../nodes"], "is no namespace"),
@@ -398,7 +398,7 @@ fn doctor_lacks_only_what_a_user_may_not_read() {
     let some = doctor(&limited, &[]);
     assert_eq!((some.code, some.stdout.as_str()), (3, "2 checks passed, 23 could not run.\n"));
     for action in ["list pods", "list resourcequotas", "list events in default", "get customresourcedefinitions"] {
-        let note = some.stderr.lines().find(|line| line.contains(&format!("you have no right to {action}")));
+        let note = some.stderr.lines().find(|line| line.contains(&format!("you lack permission to {action}")));
         assert!(note.is_some_and(|note| note.starts_with("note: ")), "{action}: {}", some.stderr);
     }
 
@@ -417,5 +417,5 @@ fn doctor_lacks_only_what_a_user_may_not_read() {
     let report: Value = serde_json::from_str(&output.stdout).unwrap();
     let lacking = checks(&report, "NotRun");
     assert_eq!(lacking, ["scheduler-ignores", "replicas", "program-version"], "{}", output.stderr);
-    assert!(!output.stderr.contains("no right"), "{}", output.stderr);
+    assert!(!output.stderr.contains("lack permission"), "{}", output.stderr);
 }

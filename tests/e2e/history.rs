@@ -255,13 +255,13 @@ fn history_lacks_only_what_cannot_be_read() {
 
     let forbidden = history(&reader, &["node-1"]);
     assert_eq!((forbidden.code, forbidden.stdout.as_str()), (1, ""));
-    assert!(forbidden.stderr.contains("error: you have no right to get the node node-1"), "{}", forbidden.stderr);
+    assert!(forbidden.stderr.contains("error: you lack permission to get the node node-1"), "{}", forbidden.stderr);
     permissions::grant(&cluster, &[json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]})]);
     cluster.wait_permission("limited", "get", "nodes");
     let some = history(&reader, &["node-1"]);
     assert_eq!(some.code, 0, "{}", some.stderr);
     for lack in ["list events in the namespace default", "list nodeextendedresources"] {
-        assert!(some.stderr.contains(&format!("note: you have no right to {lack}")), "{}", some.stderr);
+        assert!(some.stderr.contains(&format!("note: you lack permission to {lack}")), "{}", some.stderr);
     }
     assert!(some.stdout.contains("kubectl-patch") && !some.stdout.contains("Odd"), "{}", some.stdout);
     let unknown = history(&reader, &["node-2"]);

@@ -204,8 +204,8 @@ fn wait_as_in_a_cloud(cluster: &Cluster) {
     assert_eq!((&status["capacity"], &status["allocatable"]), (&left, &left));
 }
 
-/// Karpenter waits for the resource for ever. Of a node that is not initialized it counts only what the NodeClaim requests,
-/// so the next pod gets another node, which it would not need. A rule ends it.
+/// Karpenter waits for the resource forever. Of a node that is not initialized it counts only what the NodeClaim
+/// requests, so the next pod gets another node, which it would not need. A rule ends it.
 fn overlay_without_a_rule(scaled: &Scaled) {
     let cluster = &scaled.cluster;
     scaled.request("first", 2);

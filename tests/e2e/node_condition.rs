@@ -87,7 +87,7 @@ fn node_condition_follows_the_rules_under_the_policy() {
         replace(json!({"type": "Ready", "status": "False"})),
     ] {
         let output = patch(&cluster, &kubeconfig, "node-1", &attempt);
-        let because = "may change the condition noderesource.dev/Advertised only";
+        let because = "may only change the condition noderesource.dev/Advertised";
         assert!(output.code != 0 && output.stderr.contains(because), "{attempt}: {output:?}");
     }
     assert_eq!(types(&cluster.node("node-1")).len(), before);

@@ -311,6 +311,6 @@ fn plan_without_permissions_reports_what_it_cannot_list() {
     assert_eq!(output.code, 1, "the value may be lowered: {}", output.stdout);
     let line = "\nUp to 1 to change; 1 may be held; 0 unchanged.\n";
     assert!(output.stdout.ends_with(line), "{}", output.stdout);
-    let message = "may be held: rule dongle declares 2; no right to list pods: pods is forbidden";
+    let message = "may be held: rule dongle declares 2; no permission to list pods: pods is forbidden";
     assert!(output.stdout.contains(message), "{}", output.stdout);
 }

@@ -97,7 +97,7 @@ fn missing_permissions_are_reported_until_granted() {
     permissions::grant(&cluster, &permissions::required_without("nodes/status"));
     controller.wait_ready();
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
-    controller.wait_unready("no right to patch nodes/status");
+    controller.wait_unready("no permission to patch nodes/status");
     controller.wait_log("grant the verb patch on nodes/status");
     let status = cluster.wait_status("dongle", "PatchFailed", |status| {
         condition(status, "Ready") == ("False", "PatchFailed") && status["nodes"]["failed"] == 2

@@ -17,7 +17,7 @@ fn start_cluster() -> SharedCluster {
 
 /// Waits until the scheduler reports that a pod does not fit because a resource is insufficient.
 fn wait_insufficient(cluster: &Cluster, pod: &str, resource: &str) {
-    let what = format!("pod {pod} to be Pending for want of {resource}");
+    let what = format!("pod {pod} to be Pending because {resource} is missing");
     let because = format!("Insufficient {resource}");
     cluster.wait_for(&what, &["pod", pod], |pod| {
         let conditions = pod["status"]["conditions"].as_array();

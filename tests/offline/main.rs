@@ -46,7 +46,7 @@ mod plan;
 mod prose;
 /// The ledger, as the policy reads it that keeps values across reboots.
 mod protection;
-/// `prune`, before an API server that responds when the test says so.
+/// `prune`, before an API server that responds when the test lets it.
 #[cfg(unix)]
 mod prune;
 /// The list of reasons in `docs/`.

@@ -1,4 +1,7 @@
-//! The words of the pages: how many, phrases that do not return, and numbers that stand on one page.
+//! The words of the pages: how many, phrases that do not return, and numbers that stand on one page. The phrases do not
+//! return in the texts of the program and the charts either.
+
+use std::path::{Path, PathBuf};
 
 use harness::documents;
 
@@ -80,6 +83,44 @@ fn pages() -> Vec<(String, String)> {
     written_pages().into_iter().map(|(name, text)| (name, prose(&text))).collect()
 }
 
+/// Returns the texts of the program, the CustomResourceDefinition and the charts, by file: literals and doc comments,
+/// which are `--help` and descriptions too, messages, and comments of values.
+fn texts() -> Vec<(String, String)> {
+    let root = harness::project_file("");
+    let mut texts = Vec::new();
+    for folder in ["src", "crds", "charts"] {
+        add_texts(&root.join(folder), &mut texts);
+    }
+    let below_root = |path: PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
+    texts.into_iter().map(|(path, text)| (below_root(path), text)).collect()
+}
+
+/// Adds the texts of the files below a folder, except pages and tests.
+fn add_texts(folder: &Path, texts: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_stem().is_some_and(|stem| stem == "tests") {
+            continue;
+        }
+        if path.is_dir() {
+            add_texts(&path, texts);
+        } else if path.extension().is_none_or(|end| end != "md") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            texts.push((path, words_of_file(&text)));
+        }
+    }
+}
+
+/// Returns the words of a file in single spaces, without what begins and continues lines: `///`, `#` and `\`. Other
+/// comments of Rust are for those who change it, and inline tests show nothing.
+fn words_of_file(text: &str) -> String {
+    let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = text.lines().map(|line| line.trim().trim_end_matches('\\'));
+    let shown = lines.filter(|line| !line.starts_with("// "));
+    let words = shown.map(|line| line.trim_start_matches(['/', '!', '#'])).flat_map(str::split_whitespace);
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the lines of a text without comments, and without what is between `made by` and `end of`.
 fn by_hand(text: &str) -> impl Iterator<Item = &str> {
     let mut is_generated = false;
@@ -125,15 +166,41 @@ fn pages_have_few_words() {
     assert!((WORDS / 2..=WORDS).contains(&total), "{total} words, and at most {WORDS} are wanted");
 }
 
-#[test]
-fn prose_has_no_retired_phrase() {
+/// Returns the retired phrases in texts, each with its file and what to write instead.
+fn retired_phrases(texts: Vec<(String, String)>) -> Vec<String> {
     let mut found = Vec::new();
-    for (page, text) in pages() {
+    for (file, text) in texts {
         let text = text.to_lowercase();
         let phrases = RETIRED.iter().filter(|(phrase, _)| has_words(&text, phrase));
-        found.extend(phrases.map(|(phrase, instead)| format!("{page}: {phrase:?}: {instead}")));
+        found.extend(phrases.map(|(phrase, instead)| format!("{file}: {phrase:?}: {instead}")));
     }
-    assert_eq!(found, [""; 0]);
+    found
+}
+
+#[test]
+fn prose_has_no_retired_phrase() {
+    assert_eq!(retired_phrases(pages()), [""; 0]);
+}
+
+/// Users read these more often than the pages: in `kubectl explain`, `--help` and errors.
+#[test]
+fn retired_phrase_is_in_no_description_help_or_message() {
+    let texts = texts();
+    for part in ["src/", "crds/", "/templates/", "/values.yaml"] {
+        assert!(texts.iter().any(|(file, _)| file.contains(part)), "no file has {part} in its path");
+    }
+    assert_eq!(retired_phrases(texts), [""; 0]);
+}
+
+#[test]
+fn phrase_over_lines_is_found_in_literals_and_doc_comments_alone() {
+    let source = "/// You have no\n/// right to do this.\nlet a = \"for \\\n    want of\";\n// Here for ever.\n\n\
+        #[cfg(test)]\nmod tests {\n    const A: &str = \"a hold\";\n}\n";
+    let found = retired_phrases(vec![("file".to_owned(), words_of_file(source))]);
+    let phrases: Vec<_> = found.iter().map(|text| text.split('"').nth(1).unwrap()).collect();
+    assert_eq!(phrases, ["for want of", "no right to"]);
+    let values = words_of_file("  # A value that stays for\n  # ever.\nkey: value\n");
+    assert_eq!(values, "A value that stays for ever. key: value");
 }
 
 #[test]

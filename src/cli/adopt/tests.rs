@@ -232,10 +232,10 @@ fn own_value_without_a_ledger_entry_needs_no_overwriting() {
 
 #[test]
 fn what_could_not_be_read_is_said_in_the_output_too() {
-    let gaps = vec!["you have no right to list x\nkind: y".to_owned()];
+    let gaps = vec!["you lack permission to list x\nkind: y".to_owned()];
     let Output { yaml, notes } = adopt(&Snapshot { gaps, ..snapshot(&[dongles("node-1", json!({}), "4")], &[]) });
-    assert!(yaml.contains("# Not known:\n# - you have no right to list x\\u{a}kind: y\n"), "{yaml}");
-    assert!(notes[0].starts_with("you have no right"));
+    assert!(yaml.contains("# Not known:\n# - you lack permission to list x\\u{a}kind: y\n"), "{yaml}");
+    assert!(notes[0].starts_with("you lack permission"));
     assert_eq!(rules(&yaml).len(), 1);
 }
 

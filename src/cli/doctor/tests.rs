@@ -55,8 +55,8 @@ fn check_without_a_right_is_not_passed() {
         let ran = (check.run)(&cluster).is_ok();
         assert_ne!(ran, notes.contains(check.name), "{}: {notes}", check.name);
     }
-    assert!(notes.contains(": you have no right to list nodeextendedresources"), "{notes}");
-    assert!(notes.contains("\nyou have no right to list pods"), "{notes}");
+    assert!(notes.contains(": you lack permission to list nodeextendedresources"), "{notes}");
+    assert!(notes.contains("\nyou lack permission to list pods"), "{notes}");
     cluster.waiting = Err(NotRun::Failed("cannot list pods: etcd is full".to_owned()));
     assert_eq!(Report::new(&cluster).verdict(false) as u8, 2);
     assert_eq!(cluster.why_blank(), None);

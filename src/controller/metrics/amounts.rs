@@ -1,5 +1,5 @@
-//! What each rule advertises, and what pods request of that: the only series whose number grows with the rules, up to a
-//! bound.
+//! The sum that each rule advertises, and the pods' requests for it: the only series whose number grows with the rules,
+//! up to a bound.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -232,7 +232,7 @@ async fn value_that_is_to_leave_by_now_is_left_with_the_reason() {
     let kept = LEDGER.replace("}}", r#","whenUnused":true}}"#);
     let (result, _) = prune_with(advertising(), false, [Answer::After(node("4", &kept))]).await;
     let message = result.unwrap_err();
-    assert!(message.contains("what pods request"), "{message}");
+    assert!(message.contains("the pods' requests"), "{message}");
 }
 
 /// Two resources, of which one is rejected wherever it is patched.
@@ -309,7 +309,7 @@ async fn outage_ends_the_work_on_all_nodes() {
 async fn missing_right_is_an_error_at_once() {
     let message = "nodes \"node-1\" is forbidden: User \"u\" cannot patch resource \"nodes/status\"";
     let (result, log) = prune_with(advertising(), false, [Answer::Rejected(403, message)]).await;
-    assert_eq!(result.unwrap_err(), format!("no right to patch nodes/status: {message}"));
+    assert_eq!(result.unwrap_err(), format!("no permission to patch nodes/status: {message}"));
     assert_eq!(patches(&log), 1);
 }
 

@@ -90,7 +90,7 @@ impl Cluster {
         (counts, self.wait_advertised("5", NODES).await)
     }
 
-    /// Returns how long it takes until this number of nodes has this value, and the status says so.
+    /// Returns how long it takes until this number of nodes has this value, and the status reports it.
     async fn wait_advertised(&self, quantity: &str, nodes: usize) -> Duration {
         let start = Instant::now();
         while let Err(why) = self.network.read(|api| is_advertised(api, quantity, nodes)) {

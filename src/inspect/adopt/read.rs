@@ -19,7 +19,7 @@ const FEATURE_RULES: &str = "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeaturerules";
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
 pub(crate) enum ReadError {
-    #[error("you have no right to list nodes, whose values are to be adopted. The server says: {0}")]
+    #[error("you lack permission to list nodes, whose values are to be adopted. The server says: {0}")]
     Forbidden(String),
     #[error("cannot list nodes: {0}")]
     Nodes(String),
@@ -88,7 +88,7 @@ fn optional<T>(list: Result<Vec<T>, RequestError>, kind: &str, lack: &str, gaps:
 
 fn why_no_rules(error: &ClusterError) -> String {
     match error.refusal() {
-        Some(Refusal(why)) => format!("you have no right to list nodeextendedresources (the server says: {why})"),
+        Some(Refusal(why)) => format!("you lack permission to list nodeextendedresources (the server says: {why})"),
         None => error.to_string(),
     }
 }

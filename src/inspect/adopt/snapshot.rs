@@ -49,7 +49,7 @@ pub(crate) struct Entry {
     pub(crate) nfd: BTreeSet<String>,
     /// What Gardener says that it has written.
     pub(crate) gardener: BTreeSet<String>,
-    /// The resources in capacity that a kubelet owns, be it with others, each with its field manager.
+    /// The resources in capacity that a kubelet owns, alone or with others, each with its field manager.
     pub(crate) plugins: BTreeMap<String, Arc<str>>,
 }
 

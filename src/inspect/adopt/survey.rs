@@ -66,7 +66,7 @@ pub(crate) enum Cause {
     Unequal(String),
     Fraction(String),
     TooLarge(String),
-    /// This kubelet has written it, be it before others.
+    /// This kubelet has written it, perhaps before others.
     DevicePlugin(Arc<str>),
     /// managedFields name no manager.
     UnknownManager,

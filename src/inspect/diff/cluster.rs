@@ -44,7 +44,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// Returns the refusal, if the cluster does not grant the right to list rules.
+    /// Returns the refusal, if the cluster does not grant permission to list rules.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Rules(error) if matches!(&**error, kube::Error::Api(status) if status.code == 403) => {

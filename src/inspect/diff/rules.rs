@@ -184,7 +184,7 @@ impl Rules {
         self.by_name.get(name).map(|rule| &**rule)
     }
 
-    /// Returns why the values of a rule may differ from what it declares, if its status or a pause says so.
+    /// Returns why the values of a rule may differ from what it declares, if its status or a pause explains it.
     #[must_use]
     pub fn attention(&self, name: &str) -> Option<String> {
         let Standing { is_stale, conflicted, unready, .. } = self.standings.get(name).cloned().unwrap_or_default();

@@ -99,7 +99,7 @@ impl Finding {
 /// Why a check cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotRun {
-    /// You have no right to do this, such as `list nodes`.
+    /// You lack permission to do this, such as `list nodes`.
     Forbidden(&'static str),
     /// A request failed otherwise.
     Failed(String),
@@ -128,7 +128,7 @@ impl NotRun {
 impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forbidden(action) => write!(f, "you have no right to {action}"),
+            Self::Forbidden(action) => write!(f, "you lack permission to {action}"),
             Self::Failed(why) | Self::Unavailable(why) => f.write_str(why),
         }
     }

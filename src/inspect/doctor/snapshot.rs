@@ -119,7 +119,7 @@ pub(crate) struct Repair {
     pub(super) manager: String,
 }
 
-/// A pod that a kubelet has rejected for want of an extended resource.
+/// A pod that a kubelet has rejected because an extended resource is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RejectedPod {
     pub(super) object: ObjectName,

@@ -4,14 +4,14 @@ use thiserror::Error;
 
 use crate::inspect::diff::cluster::ClusterError;
 
-/// Why a cluster cannot be read. That it grants no right to list something is no such reason.
+/// Why a cluster cannot be read. A missing permission to list something does not count.
 #[derive(Debug, Error)]
 pub(crate) enum ReadError {
     /// Neither nodes nor pods can be listed.
-    #[error("you have no right to list nodes, nor pods: ask for the verb list on both. The server says: {0}")]
+    #[error("you lack permission to list nodes and pods: ask for the verb list on both. The server says: {0}")]
     Nothing(String),
     /// Nodes cannot be selected by their labels.
-    #[error("you have no right to list nodes, which -l needs. The server says: {0}")]
+    #[error("you lack permission to list nodes, which -l needs. The server says: {0}")]
     Selector(String),
     #[error("cannot get the pod {pod}: {why}")]
     Pod { pod: String, why: String },

@@ -68,7 +68,7 @@ impl Follower {
     /// Lists everything, and watches it from there. Nodes are those with these labels.
     ///
     /// # Errors
-    /// If a list fails other than for a missing right.
+    /// If a list fails other than for a missing permission.
     pub(crate) async fn start(client: &Client, labels: LabelFilter) -> Result<Self, ReadError> {
         let seed = u64::from(std::process::id());
         let pages = |size: u32| watcher::Config::default().page_size(size);
@@ -126,7 +126,7 @@ impl Follower {
         Ok(inventory)
     }
 
-    /// Returns what pods request of the cpu and memory of each node.
+    /// Returns the pods' requests for the cpu and memory of each node.
     fn compute(&self) -> HashMap<NodeName, Compute> {
         let mut sums = HashMap::<_, Compute>::new();
         for (node, compute) in self.pods.current.values().filter_map(|pod| pod.compute.as_ref()) {
@@ -368,6 +368,6 @@ mod tests {
         let (unserved, result) = kind(vec![Err(list_error(404))]);
         assert!(result.is_ok() && unserved.listed().is_ok() && unserved.state == State::Unserved);
         let (granted, _) = kind(vec![Err(list_error(403)), Ok(Event::Init), Ok(Event::InitDone)]);
-        assert!(granted.listed().is_ok(), "the right was granted since");
+        assert!(granted.listed().is_ok(), "the permission was granted since");
     }
 }

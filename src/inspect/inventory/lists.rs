@@ -17,7 +17,7 @@ use crate::model::compute::Compute;
 pub(super) struct Lists {
     /// The selected nodes.
     pub(super) nodes: Result<BTreeMap<NodeName, Arc<NodeEntry>>, Refusal>,
-    /// What pods request of the cpu and memory of each node, if that has been counted.
+    /// The pods' requests for the cpu and memory of each node, if they have been counted.
     pub(super) compute: Option<HashMap<NodeName, Compute>>,
     /// The pods that count, by namespace and name.
     pub(super) pods: Result<Vec<Arc<PodEntry>>, Refusal>,

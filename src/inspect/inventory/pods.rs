@@ -40,12 +40,12 @@ pub(crate) struct PodEntry {
 }
 
 impl PodEntry {
-    /// Returns whether the pod has finished: nothing of it runs, or will run, anymore.
+    /// Returns whether the pod has finished: none of its containers runs or will run again.
     pub(crate) fn is_finished(&self) -> bool {
         matches!(&*self.phase, "Succeeded" | "Failed")
     }
 
-    /// Returns whether a kubelet has rejected the pod for want of what it requests.
+    /// Returns whether a kubelet has rejected the pod because the node has too little of a resource.
     pub(crate) fn is_rejected(&self) -> bool {
         let failure = self.failure.as_deref().unwrap_or_default();
         let resource = failure.strip_prefix("OutOf").and_then(|rest| rest.split(':').next());

@@ -128,7 +128,7 @@ pub(crate) async fn resource_names(client: &Client) -> BTreeSet<String> {
     declared.chain(present).collect()
 }
 
-/// Returns the list, or that the cluster does not grant the right to it.
+/// Returns the list, or that the cluster does not grant permission to list it.
 fn granted<T>(kind: &'static str, list: Result<T, RequestError>) -> Result<Result<T, Refusal>, ReadError> {
     lists::granted(list).map_err(|error| ReadError::List { kind, why: error.to_string() })
 }

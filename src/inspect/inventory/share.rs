@@ -97,7 +97,7 @@ impl<'i> Use<'i> {
         managers
     }
 
-    /// Returns whether some node lists it, be it as 0: its device plugin may be down.
+    /// Returns whether some node lists it, even as 0: its device plugin may be down.
     pub(crate) fn is_listed(&self) -> bool {
         self.values().next().is_some()
     }

@@ -52,7 +52,7 @@ pub(crate) struct Shortage {
     /// Whether a rule declares it, nothing stands in the way, and it is not on the node.
     #[serde(rename = "notWrittenYet", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_unwritten: bool,
-    /// What pods request of it there, with those for which the scheduler has made room.
+    /// The pods' requests for it there, with those for which the scheduler has made room.
     #[serde(skip)]
     used: Quantity,
     /// The first rule that declares it there.

@@ -34,7 +34,7 @@ const NAMESPACE: &str = "default";
 pub(crate) enum ReadError {
     #[error("there is no {kind} {name}{}", .close.as_ref().map(|close| format!("; is it {close}?")).unwrap_or_default())]
     NotFound { kind: &'static str, name: String, close: Option<String> },
-    #[error("you have no right to {verb} {what}: ask for the verb {verb} on nodes. The server says: {why}")]
+    #[error("you lack permission to {verb} {what}: ask for the verb {verb} on nodes. The server says: {why}")]
     Forbidden { verb: &'static str, what: String, why: String },
     #[error("cannot {what}: {why}")]
     Failed { what: String, why: String },
@@ -189,7 +189,7 @@ fn has(node: &Node, resource: &str) -> bool {
     node.values(resource).iter().any(Option::is_some)
 }
 
-/// Returns the Events, or none and a gap if the cluster does not grant the right to them.
+/// Returns the Events, or none and a gap if the cluster does not grant permission to list them.
 fn granted(events: Result<Vec<Event>, RequestError>, gaps: &mut Vec<String>) -> Result<Vec<Event>, ReadError> {
     let kind = format!("events in the namespace {NAMESPACE}");
     let events = lists::granted_or_gap(events, &kind, "Events about the node and its rules are missing", gaps);
@@ -224,7 +224,7 @@ async fn node(requests: &Requests, name: &str) -> Result<NodeRecord, ReadError> 
             Err(error) => return Err(failed(&format!("get the node {name}"), &error)),
         }
     }
-    // Without the right to list nodes, the error lacks only a suggestion.
+    // Without permission to list nodes, the error lacks only a suggestion.
     let names = node_names(requests).await.unwrap_or_default();
     let close = closest(name, names.iter().map(String::as_str)).map(str::to_owned);
     Err(ReadError::NotFound { kind: "node", name: name.to_owned(), close })

@@ -47,13 +47,15 @@ pub struct QuantityFrom {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<NativeResource>,
 
-    /// The largest quantity that is believed: a node with more keeps what it has, and is reported. Who may set a label
-    /// can set the quantity, so choose a bound that does no harm. Required, except with nodeLabel.values.
+    /// The largest quantity to accept. A node that claims more keeps its current value, and the status reports it.
+    /// Anyone who can set the label sets the quantity, so choose a bound that does no harm. Required, except with
+    /// nodeLabel.values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bound")]
     pub max: Option<DeclaredQuantity>,
 
-    /// The smallest quantity, 1 by default. A node with less counts as a node without. Not with nodeLabel.values.
+    /// The smallest quantity, 1 by default. A node with less is treated as if the label, annotation or resource were
+    /// missing. Not with nodeLabel.values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bound")]
     pub min: Option<DeclaredQuantity>,
@@ -77,8 +79,8 @@ pub struct NodeLabel {
     #[schemars(schema_with = "schema::source_key")]
     pub key: String,
 
-    /// A table: the quantity of a node by the value of its label, such as m5.large: 24. A node with another value counts
-    /// as a node without the label. Set exactly one of values and max.
+    /// A table: the quantity of a node by the value of its label, such as m5.large: 24. A node with another value is
+    /// treated as if the label were missing. Set exactly one of values and max.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::quantities_by_value")]
     pub values: Option<BTreeMap<String, DeclaredQuantity>>,

@@ -103,7 +103,7 @@ pub(super) fn kubelets(entries: &[ManagedFields]) -> impl Iterator<Item = &str> 
     entries.iter().filter(|entry| entry.is_kubelet()).map(ManagedFields::name)
 }
 
-/// Returns the extended resources in capacity that a kubelet owns, be it with others, each with its name.
+/// Returns the extended resources in capacity that a kubelet owns, alone or with others, each with its name.
 pub(super) fn kubelet_resources(entries: &[ManagedFields]) -> BTreeMap<String, Arc<str>> {
     let mut resources = BTreeMap::new();
     for entry in entries.iter().filter(|entry| kubelets(entries).any(|name| name == entry.name())) {
@@ -290,7 +290,7 @@ impl ResourceManagers {
         [&self.capacity, &self.allocatable].into_iter().all(|manager| manager.as_ref().is_some_and(|one| is(one.role)))
     }
 
-    /// Returns the manager responsible for the value in those of the two maps for which this says so.
+    /// Returns the manager responsible for the value in the chosen ones of the two maps.
     #[must_use]
     pub fn last(&self, [in_capacity, in_allocatable]: [bool; 2]) -> Option<&FieldManager> {
         let capacity = self.capacity.as_ref().filter(|_| in_capacity);

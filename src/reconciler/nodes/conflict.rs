@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use crate::model::node::FieldManager;
 use crate::planner::input::{Contest, Contested, Lost};
 
-/// This many writes of one resource on one node within `WINDOW`, each undone, are a contest.
+/// After this many writes of one resource on one node within `WINDOW`, each undone, its value is contested.
 pub(crate) const MAX_REPAIRS: usize = 5;
-/// A contest ends after this time without a conflict.
+/// A value is no longer contested after this time without a conflict.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// A kubelet sets all extended resources to 0 when it starts after a reboot. A kubelet that does so again within this
 /// time has not rebooted: it knows of a device plugin that is gone.
 const REBOOT_GAP_MIN: Duration = Duration::from_secs(30);
-/// The first pause in a contest; each pause is twice the previous one, up to `MAX_DELAY`.
+/// The first pause for a contested value; each pause is twice the previous one, up to `MAX_DELAY`.
 const INITIAL_DELAY: Duration = Duration::from_secs(30);
 const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
@@ -33,7 +33,7 @@ struct History {
     manager: Option<FieldManager>,
     /// What was last lost.
     lost: Lost,
-    /// In a contest, the pause since the last repair.
+    /// For a contested value, the pause since the last repair.
     pause: Option<Duration>,
 }
 
@@ -45,8 +45,8 @@ struct Repair {
 }
 
 impl Conflicts {
-    /// Records that an undone value was restored: `observed` had been written by `manager`. Returns whether a contest
-    /// begins.
+    /// Records that an undone value was restored: `observed` had been written by `manager`. Returns whether the value
+    /// becomes contested.
     pub(crate) fn add(
         &mut self,
         resource: &str,
@@ -85,7 +85,7 @@ impl Conflicts {
         self.0.retain(|_, history| !history.is_over(now));
     }
 
-    /// Resumes a contest that the previous leader reported.
+    /// Treats a value as contested that the previous leader reported.
     pub(crate) fn resume(&mut self, resource: &str, now: Instant) {
         let repairs = [Repair { at: now, of_zero: false }].into();
         let history = History { repairs, pause: Some(INITIAL_DELAY), ..History::default() };

@@ -52,7 +52,7 @@ pub(crate) struct Work {
     pub(crate) maybe_applied: Vec<Change>,
     /// When the last response was lost.
     pub(crate) lost_at: Option<Instant>,
-    /// Resources of the controller whose ledger entries were lost: writing them again counts towards a contest.
+    /// Resources of the controller whose ledger entries were lost: writing them again counts as a repair.
     pub(crate) undone: BTreeSet<String>,
     pub(crate) failures: Failures,
     pub(crate) conflicts: Conflicts,

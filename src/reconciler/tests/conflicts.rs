@@ -12,7 +12,7 @@ fn patches_with(world: &mut World, seconds: u64, response: fn(Reply) -> Reply, u
     let mut patches = 0;
     for _ in 0..seconds {
         world.run();
-        // Whoever never backs off patches for ever.
+        // Whoever never backs off patches forever.
         while !world.open.is_empty() && patches < 100 {
             match world.open.remove(0) {
                 list @ Open::Rules(_) => world.answer(list),

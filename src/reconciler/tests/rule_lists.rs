@@ -25,7 +25,7 @@ impl World {
         self.observe(Observation::Rule(Ok(Event::InitDone)));
     }
 
-    /// A list of the rules fails, be it with a page that is not the first.
+    /// A list of the rules fails, even with a page that is not the first.
     fn fail_list(&mut self, code: u16) {
         let error = kube::Error::Api(Box::new(Status::failure("no", "").with_code(code)));
         self.observe(Observation::Rule(Err(watcher::Error::InitialListFailed(error))));

@@ -43,7 +43,7 @@ pub(super) struct World {
     pub(super) watches_pods: bool,
     /// The code that lists and watches of pods are answered with.
     pub(super) watch_pods: u16,
-    /// Whether the watch of pods shows anything, be it bookmarks.
+    /// Whether the watch of pods shows anything, even bookmarks.
     pub(super) hears_pods: bool,
     pub(super) version: u64,
     pub(super) open: Vec<Open>,

@@ -49,7 +49,7 @@ fn ledger_that_the_program_would_read_differently_is_rejected() {
         assert!(Ledger::parse(Some(text)).is_err(), "{text}");
         assert_rejected(
             &write(text, resources),
-            "node-resource-advertiser may write an annotation without nested objects only",
+            "node-resource-advertiser may only write an annotation without nested objects",
         );
     }
     for text in [r#"{"example.com/a":{"quantity":"1","rule":"a","at":[1,"2"]}}"#, "{}"] {

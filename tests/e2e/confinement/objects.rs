@@ -41,14 +41,14 @@ fn policy_restricts_events_and_leases() {
         merge(&mut lease, change);
         lease
     };
-    let own = "node-resource-advertiser may report Events about nodes and rules only, and in its own name";
-    let short_texts = "node-resource-advertiser may put 4 annotations of 256 characters and 8 labels on what it \
-                       creates at most";
+    let own = "node-resource-advertiser may only report Events about nodes and rules, in its own name";
+    let short_texts = "node-resource-advertiser may put at most 4 annotations of 256 characters and 8 labels on \
+                       what it creates";
     let owners = "node-resource-advertiser may not put finalizers or ownerReferences on what it creates";
-    let references = "node-resource-advertiser may put references of 253 characters on Events at most";
-    let holder = "node-resource-advertiser may hold its Lease by a name of 512 characters at most";
-    let one = "node-resource-advertiser may write the Lease node-resource-advertiser only";
-    let short = "node-resource-advertiser may hold its Lease for 601 seconds at most";
+    let references = "node-resource-advertiser may put references of at most 253 characters on Events";
+    let holder = "node-resource-advertiser may hold its Lease by a name of at most 512 characters";
+    let one = "node-resource-advertiser may only write the Lease node-resource-advertiser";
+    let short = "node-resource-advertiser may hold its Lease for at most 601 seconds";
     let large = "a".repeat(257);
     let many = |count| {
         let labels: Map<_, _> = (0..count).map(|it| (format!("a-{it}"), json!("b"))).collect();

@@ -50,7 +50,7 @@ fn policy_restricts_statuses_of_rules() {
     rejected_objects::drop_validation(&cluster);
     let output = write(&small);
     assert_eq!(output.code, 0, "{output:?}");
-    let short = "node-resource-advertiser may write statuses with messages of 1024 characters only";
+    let short = "node-resource-advertiser may only write statuses with messages of at most 1024 characters";
     let many = |item: Value, count| Value::from(vec![item; count]);
     for status in [
         json!({"conditions": [condition(1025)]}),
@@ -67,6 +67,6 @@ fn policy_restricts_statuses_of_rules() {
     ] {
         assert_rejected(&write(&status), short);
     }
-    let manager = "node-resource-advertiser may write statuses as the field manager of that name only";
+    let manager = "node-resource-advertiser may only write statuses as the field manager of that name";
     assert_rejected(&patch_as(&cluster, &kubeconfig, "another", &small), manager);
 }

@@ -53,7 +53,7 @@ fn revoked_permissions_are_reported_until_granted_again() {
     grant(&cluster, &required_without("nodes/status"));
     cluster.wait_no_permission("limited", "patch", "nodes/status");
     cluster.apply_rule("dongle", &json!({"quantity": 5}));
-    controller.wait_unready("no right to patch nodes/status");
+    controller.wait_unready("no permission to patch nodes/status");
     cluster.wait_status("dongle", "20 failures", |status| {
         condition(status, "Ready") == ("False", "PatchFailed") && status["nodes"]["failed"] == NODES
     });

@@ -67,7 +67,7 @@ pub(super) enum Stays {
     Ledger,
     /// It is 0.
     Zero,
-    /// This kubelet has written it, be it before others.
+    /// This kubelet has written it, perhaps before others.
     Kubelet(Arc<str>),
     /// The node's annotations name this program as the writer.
     Annotated(&'static str),

@@ -144,8 +144,8 @@ pub(super) fn pods_permission(snapshot: &Snapshot) -> Outcome {
     let lacking = accounts.iter().filter(|account| !account.lacks.is_empty());
     let findings = lacking.map(|Account { deployment, user, lacks }| {
         let problem = format!(
-            "{user} has no right to {} pods, which shrinkPolicy WhenFree and deletionPolicy WhenUnused need ({}): no \
-             value goes down or leaves, and none appears on a node that is older than its rule",
+            "{user} lacks permission to {} pods, which shrinkPolicy WhenFree and deletionPolicy WhenUnused need ({}): \
+             no value goes down or leaves, and none appears on a node that is older than its rule",
             lacks.join(" and "),
             few(&depending, NAMED, ", "),
         );

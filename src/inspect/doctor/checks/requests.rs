@@ -55,7 +55,7 @@ pub(super) fn undeclared(snapshot: &Snapshot) -> Outcome {
     Ok(findings.collect())
 }
 
-/// Finds pods that a kubelet has rejected for want of a resource.
+/// Finds pods that a kubelet has rejected because a resource is missing.
 pub(super) fn rejected(snapshot: &Snapshot) -> Outcome {
     let mut rejected = BTreeMap::<(&str, &str), Vec<ObjectName>>::new();
     for pod in known(&snapshot.rejected)? {

@@ -68,7 +68,7 @@ async fn rejected(requests: &Requests, now: Timestamp) -> Read<Vec<RejectedPod>>
     pods.map_err(|error| NotRun::of("list pods", &error))
 }
 
-/// Reads a failed pod, if a kubelet has rejected it lately for want of an extended resource (`OutOf<resource>`).
+/// Reads a failed pod, if a kubelet has rejected it lately because an extended resource is missing (`OutOf<resource>`).
 pub(crate) fn rejected_pod(pod: Pod, now: Timestamp) -> Option<RejectedPod> {
     let status = pod.status?;
     let resource = status.reason?.strip_prefix("OutOf")?.to_owned();

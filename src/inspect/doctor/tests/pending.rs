@@ -115,7 +115,7 @@ const OF_CONTROLLERS: [Cause; 6] = [
         bare(it);
         it.deployments = Ok(vec![deployment(0, 0, env!("CARGO_PKG_VERSION"))]);
     }),
-    ("an account without permission", "pods-permission", "has no right to list and watch pods", |it| {
+    ("an account without permission", "pods-permission", "lacks permission to list and watch pods", |it| {
         bare(it);
         with_status(it, ["Ready", "False", "PodsUnavailable"]);
         it.accounts = Ok(vec![account(&["list", "watch"])]);

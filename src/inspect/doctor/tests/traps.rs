@@ -397,10 +397,10 @@ fn node_overlay_that_fits_no_rule_is_found() {
 
 #[test]
 fn account_that_may_not_watch_pods_is_found_where_a_rule_needs_it() {
-    assert_found("pods-permission", Error, "system:serviceaccount:system:nra has no right to watch pods", |cluster| {
+    assert_found("pods-permission", Error, "serviceaccount:system:nra lacks permission to watch pods", |cluster| {
         cluster.accounts = Ok(vec![account(&["watch"])]);
     });
-    assert_found("pods-permission", Error, "no right to list and watch pods", |cluster| {
+    assert_found("pods-permission", Error, "lacks permission to list and watch pods", |cluster| {
         cluster.accounts = Ok(vec![account(&["list", "watch"])]);
     });
     let mut immediate = healthy();
@@ -413,7 +413,7 @@ fn account_that_may_not_watch_pods_is_found_where_a_rule_needs_it() {
     // The values of a rule that is gone leave too.
     let leaving = LISTED.replace("}}", r#","whenUnused":true}}"#);
     for (policy, text) in [(api::DeletionPolicy::WhenUnused, None), (api::DeletionPolicy::Withdraw, Some(leaving))] {
-        assert_found("pods-permission", Error, "has no right to watch pods", |cluster| {
+        assert_found("pods-permission", Error, "lacks permission to watch pods", |cluster| {
             cluster.accounts = Ok(vec![account(&["watch"])]);
             let mut entry = ready();
             let rule = Arc::make_mut(entry.rule.as_mut().unwrap());

@@ -103,7 +103,7 @@ impl<M: Model> Search<M> {
                 _ => {
                     let states = end.iter().take(8).map(|place| self.states[*place as usize]);
                     let states: Vec<_> = states.map(|state| format!("\n  {state}")).collect();
-                    Err(format!("{} states follow each other for ever:{}", end.len(), states.concat()))
+                    Err(format!("{} states follow each other forever:{}", end.len(), states.concat()))
                 }
             };
             checked
@@ -112,7 +112,7 @@ impl<M: Model> Search<M> {
         Ok(counts)
     }
 
-    /// Checks that no two leaders write for ever what the other undoes.
+    /// Checks that no two leaders write forever what the other undoes.
     fn check_turns(&mut self) -> Result<(), String> {
         let components = self.turns.components();
         for place in 0..self.states.len() {
@@ -121,7 +121,7 @@ impl<M: Model> Search<M> {
             let mut again = self.turns.of(place as u32).iter().filter(alike);
             if again.any(|target| writes(&target)) {
                 let story = self.story(place);
-                return Err(format!("{story}\nviolation: from here leaders alternate for ever"));
+                return Err(format!("{story}\nviolation: from here leaders alternate forever"));
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ pub(super) fn describe(violation: &str, before: &Version, after: &Version, knowl
     }
     let _ = writeln!(
         story,
-        "  the writer had the right to {:?}, and knew one of {} states of the rules, from",
+        "  the writer had permission to {:?}, and knew one of {} states of the rules, from",
         knowledge.right,
         knowledge.rules.len()
     );
