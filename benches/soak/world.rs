@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use harness::objects::{ledger, quantity};
 use serde_json::{Value, json};
 
-pub const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/key", "example.com/licence", "example.com/slot"];
+pub const RESOURCES: [&str; 4] = ["example.com/dongle", "example.com/key", "example.com/license", "example.com/slot"];
 /// The number of node pools; a label assigns each node to one.
 pub const POOLS: u32 = 4;
 const POOL_LABEL: &str = "example.com/pool";

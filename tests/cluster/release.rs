@@ -114,7 +114,7 @@ fn run_the_examples(cluster: &Cluster) -> Value {
     cluster.kubectl(&["apply", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/examples/")]);
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_advertised("node-1", DONGLE, "4");
-    cluster.wait_advertised("node-1", "example.com/licence", "2");
+    cluster.wait_advertised("node-1", "example.com/build-license", "2");
     let pod = cluster.wait_for("the pod of the examples to run", &["pod", "dongle-user"], |pod| {
         pod["status"]["containerStatuses"][0]["ready"] == true
     });

@@ -245,24 +245,24 @@ fn rule_policy_rejects_resources_not_in_the_allow_list() {
     let cluster = Cluster::shared();
     let before = json!({"resourceName": "example.net/old"});
     cluster.apply_rule("old", &before);
-    apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/licence}"]);
+    apply_chart(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/license}"]);
     let try_rule = |name: &str, spec: &Value| {
         let (object, args) = (rule(name, spec).to_string(), ["apply", "--dry-run=server", "-f", "-"]);
         cluster.control_plane.kubectl_output(&args, Some(&object)).unwrap()
     };
-    let because = "may not be declared in this cluster, only example.com/*, example.org/licence";
+    let because = "may not be declared in this cluster, only example.com/*, example.org/license";
     wait_until("the policy to take effect", || {
         let output = try_rule("canary", &json!({"resourceName": "example.net/canary"}));
         Ok(output.stderr.contains(because).then_some(()))
     })
     .unwrap();
 
-    for name in ["example.org/licence2", "example.community/dongle", "sub.example.com/dongle"] {
+    for name in ["example.org/license2", "example.community/dongle", "sub.example.com/dongle"] {
         let output = try_rule("rejected", &json!({"resourceName": name}));
         assert!(output.code != 0 && output.stderr.contains(because), "{name}: {output:?}");
         assert!(output.stderr.contains(&format!("spec.resourceName: {name} ")), "{output:?}");
     }
-    for name in ["example.com/dongle", "example.org/licence"] {
+    for name in ["example.com/dongle", "example.org/license"] {
         assert_eq!(try_rule("allowed", &json!({"resourceName": name})).code, 0, "{name}");
     }
     // An existing rule may be labelled and deleted, but its spec may not change.

@@ -269,8 +269,8 @@ fn allowed_resources_confine_the_controller_and_existing_rules() {
     cluster.wait_advertised("node-2", "nvidia.com/gpu", "4");
     controller.stop();
 
-    let kubeconfig = install(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/licence}"]);
-    let because = "node-resource-advertiser may advertise in this cluster only example.com/*, example.org/licence \
+    let kubeconfig = install(&cluster, &["--set", "policy.allowedResources={example.com/*,example.org/license}"]);
+    let because = "node-resource-advertiser may advertise in this cluster only example.com/*, example.org/license \
                    (policy.allowedResources of the chart)";
     let try_patch = |attempt: &Value| patch(&cluster, &kubeconfig, "node-1", attempt);
     let gpu = ("nvidia.com/gpu", "8");

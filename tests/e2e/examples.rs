@@ -27,10 +27,10 @@ fn examples_apply_and_become_ready() {
     cluster.kubectl(&["wait", "--for=condition=Ready", "ner", "--all", "--timeout=180s"]);
     cluster.wait_ready("dongle", "1/1");
     cluster.wait_ready("special-storage", "2/2");
-    cluster.wait_ready("licences", "1/2");
-    cluster.wait_ready("licences-build", "1/1");
-    cluster.wait_advertised("node-1", "example.com/licence", "10");
-    cluster.wait_advertised("node-2", "example.com/licence", "2");
+    cluster.wait_ready("licenses", "1/2");
+    cluster.wait_ready("licenses-build", "1/1");
+    cluster.wait_advertised("node-1", "example.com/build-license", "10");
+    cluster.wait_advertised("node-2", "example.com/build-license", "2");
     for (node, volumes, addresses) in [("node-1", "24", "16"), ("node-2", "32", "2")] {
         cluster.wait_advertised(node, "example.com/volume", volumes);
         cluster.wait_advertised(node, "example.com/address", addresses);

@@ -50,16 +50,16 @@ fn plan_fleet(test: &str, args: &[&str], status: impl Fn(usize) -> Value) -> (St
     let everywhere = json!([{"key": "pool", "operator": "Exists"}]);
     let rules = vec![
         rule(
-            "licences-build",
+            "licenses-build",
             json!({
-                "resourceName": "example.com/licence", "quantity": 10, "priority": 10,
+                "resourceName": "example.com/license", "quantity": 10, "priority": 10,
                 "nodeSelector": {"matchLabels": {"pool": "build"}},
             }),
         ),
         rule(
-            "licences-everywhere",
+            "licenses-everywhere",
             json!({
-                "resourceName": "example.com/licence", "quantity": 1,
+                "resourceName": "example.com/license", "quantity": 1,
                 "nodeSelector": {"matchExpressions": everywhere},
             }),
         ),
@@ -81,11 +81,11 @@ fn plan_of_a_fleet_fits_into_a_job_summary() {
     let (table, code) = plan_fleet("same", &[], |_| json!({}));
     let first = "ip-10-0-0.eu-central-1.compute.internal";
     let expected = format!("\
-+ 2,500 nodes ({first} … ip-10-19-134.eu-central-1.compute.internal)   example.com/licence   -        10      rule licences-build (priority 10) over licences-everywhere (priority 0)
++ 2,500 nodes ({first} … ip-10-19-134.eu-central-1.compute.internal)   example.com/license   -        10      rule licenses-build (priority 10) over licenses-everywhere (priority 0)
 + 5,000 nodes ({first} … ip-10-19-135.eu-central-1.compute.internal)   example.com/storage   -        800Gi   rule storage-for-the-build-cache
-+ 2,500 nodes (ip-10-0-1.eu-central-1.compute.internal … ip-10-19-135.eu-central-1.compute.internal)   example.com/licence   -        1       rule licences-everywhere
++ 2,500 nodes (ip-10-0-1.eu-central-1.compute.internal … ip-10-19-135.eu-central-1.compute.internal)   example.com/license   -        1       rule licenses-everywhere
 
-example.com/licence: 0 -> 27,500 on 5,000 nodes
+example.com/license: 0 -> 27,500 on 5,000 nodes
 example.com/storage: 0 -> 4,000,000Gi on 5,000 nodes
 Plan: 10,000 to add, 0 to change, 0 to remove; 0 unchanged.
 ");
@@ -102,7 +102,7 @@ Plan: 10,000 to add, 0 to change, 0 to remove; 0 unchanged.
 #[test]
 fn plan_of_different_nodes_fits_into_a_job_summary() {
     let different = |number: usize| {
-        let amounts = json!({"example.com/licence": (number + 11).to_string()});
+        let amounts = json!({"example.com/license": (number + 11).to_string()});
         json!({"capacity": amounts, "allocatable": amounts})
     };
     let (table, code) = plan_fleet("different", &[], different);

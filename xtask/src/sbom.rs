@@ -139,9 +139,9 @@ fn component(package: &Package, kind: &str) -> Value {
         "type": kind, "bom-ref": reference, "name": package.name, "version": package.version,
         "purl": reference,
     });
-    if let Some(licence) = &package.license {
+    if let Some(license) = &package.license {
         // Old crates write a slash instead of SPDX's OR.
-        component["licenses"] = json!([{"expression": licence.replace('/', " OR ")}]);
+        component["licenses"] = json!([{"expression": license.replace('/', " OR ")}]);
     }
     if let Some(repository) = &package.repository {
         component["externalReferences"] = json!([{"type": "vcs", "url": repository}]);

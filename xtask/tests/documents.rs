@@ -36,8 +36,8 @@ fn sbom_lists_what_cargo_builds_the_program_from() {
     assert_eq!(listed, expected);
 
     for part in components.iter().filter(|part| part["name"] != "glibc") {
-        let licence = part["licenses"][0]["expression"].as_str();
-        assert!(licence.is_some_and(|licence| !licence.contains('/')), "{part}");
+        let license = part["licenses"][0]["expression"].as_str();
+        assert!(license.is_some_and(|license| !license.contains('/')), "{part}");
     }
     let known: BTreeSet<_> = components.iter().chain([application]).map(|part| text(part["bom-ref"].clone())).collect();
     for dependency in made["dependencies"].as_array().unwrap() {
