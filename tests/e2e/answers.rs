@@ -88,7 +88,7 @@ fn why_counts_the_nodes_that_the_scheduler_rejects() {
         };
         rejected += 1;
         assert_eq!((output.code, &why["verdict"]), (1, &json!("NotEnough")), "{}", output.stdout);
-        assert!(output.stdout.contains(&message), "{message}\n{}", output.stdout);
+        assert!(program::in_one_line(&output.stdout).contains(&message), "{message}\n{}", output.stdout);
         for resource in [DONGLE, KEY] {
             let is_short = |node: &&Value| {
                 let reasons = node["reasons"].as_array().into_iter().flatten();
@@ -199,7 +199,7 @@ fn answers_lack_only_what_a_user_may_not_read() {
     assert_eq!(why.code, 3, "{}", why.stderr);
     let mut screens = vec![golden::console("top", &nothing), golden::console("why pod/asks", &why)];
     for text in ["example.com/dongle: the pod requests 1.", "of the nodes that the scheduler tried, 1 has too little"] {
-        assert!(why.stdout.contains(text), "{}", why.stdout);
+        assert!(program::in_one_line(&why.stdout).contains(text), "{}", why.stdout);
     }
     assert!(why.stderr.contains("note: you lack permission to list nodes"), "{}", why.stderr);
     let shown = ask(&reader, &["pod", "user"]);

@@ -70,7 +70,7 @@ fn why_groups_waiting_pods_by_cause() {
     for (name, found) in [("deployment/web", web), ("deploy.apps/web", web), ("job/batch", batch)] {
         let output = why(&kubeconfig, &[name]);
         assert_eq!(output.code, 1, "{name}: {}", output.stderr);
-        let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = program::in_one_line(&output.stdout);
         assert!(text.starts_with(found), "{text}");
         screens.push(golden::console(&format!("why {name}"), &output));
     }
@@ -137,7 +137,7 @@ fn why_names_workloads_whose_pods_a_quota_keeps_from_being_created() {
         }
         let output = why(&kubeconfig, &[&name, "-n", "limited"]);
         assert_eq!(output.code, 1, "{name}: {}{}", output.stdout, output.stderr);
-        let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = program::in_one_line(&output.stdout);
         assert!(text.starts_with(&format!("{name} has 0 of ")), "{text}");
         for part in ["Pods cannot be created: ", "exceeded quota: dongles", "kubectl describe quota -n limited"] {
             assert!(text.contains(part), "{name}: {text}");

@@ -17,7 +17,7 @@ static VARIABLE: LazyLock<[(Regex, &str); 7]> = LazyLock::new(|| {
         (r"127\.0\.0\.1:\d+", "127.0.0.1:#"),
         (r"/\S+/admin\.kubeconfig", "#/admin.kubeconfig"),
         // The scheduler may know an older state of the nodes.
-        (r"(?s)The scheduler says: .*?\.\n([A-Z\[])", "The scheduler says: #\n$1"),
+        (r"(?s)The scheduler says: .*?\.\n([A-Z]|note: |\z)", "The scheduler says: #\n$1"),
         (r"the API server v[\d.]+", "the API server v#"),
     ]
     .map(|(pattern, sign)| (Regex::new(pattern).unwrap(), sign))

@@ -14,6 +14,11 @@ pub fn run(kubeconfig: &Path, args: &[&str], input: Option<&str>) -> Output {
     Output::run(program.args(args).env("KUBECONFIG", kubeconfig), input).unwrap()
 }
 
+/// Returns what was printed in one line: sentences are broken before column 81.
+pub fn in_one_line(printed: &str) -> String {
+    printed.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the shell with the program as the plugin `kubectl ner`.
 pub fn with_plugin(mut shell: Shell, cluster: &Cluster) -> Shell {
     let folder = cluster.control_plane.dir().join("plugins");
