@@ -4,6 +4,9 @@
 
 use granit_parser::{Event, ScalarStyle, Span as Range, StructureStyle};
 
+/// What ends an anchor or a tag. Other spaces, such as U+00A0, are parts of it.
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
 /// The part of a text that is not read yet, and what is before it.
 pub(super) struct Gaps<'t> {
     text: &'t str,
@@ -133,16 +136,16 @@ impl<'t> Gaps<'t> {
 
     /// Returns the tab before the first character of a text after `|` or `>`, where the text has no indentation yet.
     fn fault_in_block(&self, end: usize) -> Option<Fault> {
-        let until = self.text.get(self.read..end)?;
-        let (_, text) = until.split_once(['|', '>'])?;
-        let (header, lines) = text.split_once('\n')?;
-        let header = header.split('#').next().unwrap_or_default();
-        if header.contains(|char: char| char.is_ascii_digit()) {
-            return None;
-        }
-        let rest = lines.trim_start_matches([' ', '\r', '\n']);
-        let at = end - rest.len();
-        rest.starts_with('\t').then_some(Fault { at, kind: FaultKind::TabInIndentation })
+        let mut at = self.read;
+        let mut lines = self.text.get(at..end)?.split_inclusive('\n');
+        let header = lines.find_map(|line| {
+            at += line.len();
+            block_header(line)
+        })?;
+        let rest = self.text.get(at..end)?.trim_start_matches([' ', '\r', '\n']);
+        let is_indented = header.contains(|char: char| char.is_ascii_digit());
+        (!is_indented && rest.starts_with('\t'))
+            .then_some(Fault { at: end - rest.len(), kind: FaultKind::TabInIndentation })
     }
 
     /// Returns the first tab in the indentation of the lines with which a text without quotes goes on, even of an empty one.
@@ -175,6 +178,13 @@ impl<'t> Gaps<'t> {
         }
         None
     }
+}
+
+/// Returns the header of a text after `|` or `>`, such as `|2-`, if it is in a line.
+fn block_header(line: &str) -> Option<&str> {
+    let words = line.split(BLANKS).take_while(|word| !word.starts_with('#'));
+    let header = words.into_iter().find(|word| word.starts_with(['|', '>']))?;
+    header.split('#').next()
 }
 
 fn indentation(line: &str) -> usize {
@@ -216,11 +226,11 @@ impl<'t> Line<'t> {
                 }
                 _ => {
                     let word = self.word(at);
-                    if next == '&' && !is_anchor(word, self.in_brackets) {
-                        return Some((at, FaultKind::Anchor));
-                    }
-                    if next == '!' && !is_tag(self.rest.get(at..).unwrap_or_default(), self.in_brackets) {
-                        return Some((at, FaultKind::Tag));
+                    let rest = self.rest.get(at..).unwrap_or_default();
+                    match next {
+                        '&' if !is_anchor(rest, self.in_brackets) => return Some((at, FaultKind::Anchor)),
+                        '!' if !is_tag(rest, self.in_brackets) => return Some((at, FaultKind::Tag)),
+                        _ => {}
                     }
                     self.passed(Before::Other, None);
                     at += word.len();
@@ -247,34 +257,34 @@ impl<'t> Line<'t> {
 
     /// Returns whether a tab at this offset, before which there are only spaces and indicators, is rejected.
     fn rejects_tab(&self, at: usize) -> bool {
-        !self.in_brackets
-            && match self.before {
-                Before::KeyStart => true,
-                Before::Plain(indentation) => self.is_whole && at < indentation,
-                Before::Other => false,
-            }
+        match self.before {
+            Before::KeyStart => !self.in_brackets,
+            Before::Plain(indentation) => self.is_whole && at < indentation,
+            Before::Other => false,
+        }
     }
 
     /// Returns the anchor or tag at this offset.
     fn word(&self, at: usize) -> &'t str {
         let rest = self.text.get(at..).unwrap_or_default();
-        let ends = |char: char| char.is_whitespace() || self.in_brackets && ",[]{}".contains(char);
+        let ends = |char: char| BLANKS.contains(&char) || self.in_brackets && ",[]{}".contains(char);
         rest.split(ends).next().unwrap_or_default()
     }
 }
 
-fn is_anchor(word: &str, in_brackets: bool) -> bool {
-    let name = word.trim_start_matches('&');
+/// Returns whether the anchor at the start of a text ends where one does in go-yaml's `yaml_parser_scan_anchor`.
+fn is_anchor(text: &str, in_brackets: bool) -> bool {
+    let name = text.trim_start_matches('&');
     let rest = name.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_'));
-    // Outside brackets, whatever follows at once is an error.
-    let may_follow = |rest: &str| in_brackets && rest.starts_with(['?', ':', '%', '@', '`']);
-    rest.len() < name.len() && (rest.is_empty() || may_follow(rest))
+    // Outside brackets, whatever follows at once is an error; inside, a colon makes a key of nothing.
+    let may_follow = in_brackets && rest.starts_with([',', ']', '}', '?', '%', '@', '`']);
+    rest.len() < name.len() && (rest.is_empty() || rest.starts_with(BLANKS) || may_follow)
 }
 
 /// Returns whether the tag at the start of a text ends where a space does, as in go-yaml's `yaml_parser_scan_tag_uri`. That
 /// takes a bracket or comma for a part of it, so that a list is not what it looks like.
 fn is_tag(text: &str, in_brackets: bool) -> bool {
-    let word = text.split([' ', '\t', '\r', '\n']).next().unwrap_or_default();
+    let word = text.split(BLANKS).next().unwrap_or_default();
     let is_part = |char: char| char.is_ascii_alphanumeric() || "-_;/?:@&=+$.!~*'()%".contains(char);
     match word.strip_prefix("!<") {
         Some(uri) => {

@@ -214,6 +214,18 @@ fn yaml_character_that_kubectl_rejects_is_an_error_even_in_a_comment() {
     assert!(read_all("x: |#\u{85}  \u{a0}\u{10ffff}\n", &Limits::default()).is_ok());
 }
 
+#[test]
+fn yaml_space_that_is_no_blank_is_a_part_of_an_anchor() {
+    for space in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{feff}'] {
+        for text in [format!("x: &a{space}b\n"), format!("x: [&a{space}, b]\n"), format!("x: {{&a{space} b: c}}\n")] {
+            let error = read_all(&text, &Limits::default()).unwrap_err();
+            assert!(error.reason.contains("the name of an anchor"), "{text:?}: {}", error.reason);
+        }
+        let tagged = read_all(&format!("x: !a{space}b\n"), &Limits::default());
+        assert!(tagged.is_err(), "{space:?}");
+    }
+}
+
 /// kubectl reads `[!a, b]` as a list of one.
 #[test]
 fn yaml_tag_without_a_space_after_it_is_an_error_at_its_place() {
