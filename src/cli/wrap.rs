@@ -37,27 +37,29 @@ pub(super) fn lines(text: &str, width: usize) -> Vec<String> {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(&word);
+                line.push_str(word);
             }
-            _ => lines.push(word),
+            _ => lines.push(word.to_owned()),
         }
     }
     lines
 }
 
 /// Returns the words of a text. A command in backticks is one, with what stands directly before and after it.
-fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::<String>::new();
-    let mut is_command = false;
-    for part in text.split_whitespace() {
-        match words.last_mut().filter(|_| is_command) {
-            Some(command) => {
-                command.push(' ');
-                command.push_str(part);
-            }
-            None => words.push(part.to_owned()),
+fn words(text: &str) -> Vec<&str> {
+    let blank = |text: &str, from: usize| text[from..].find(char::is_whitespace).map_or(text.len(), |at| from + at);
+    let mut words = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let mut end = blank(rest, 0);
+        // A backtick without another one may be anybody's.
+        while rest[..end].matches('`').count() % 2 == 1
+            && let Some(close) = rest[end..].find('`')
+        {
+            end = blank(rest, end + close);
         }
-        is_command ^= part.matches('`').count() % 2 == 1;
+        words.push(&rest[..end]);
+        rest = rest[end..].trim_start();
     }
     words
 }
@@ -79,7 +81,8 @@ mod tests {
     #[test]
     fn command_in_backticks_stays_in_one_line() {
         assert_eq!(lines("to see it, run `kubectl get ner`.", 16), ["to see it, run", "`kubectl get ner`."]);
-        assert_eq!(lines("run `a  b` or `c d` now", 8), ["run", "`a b` or", "`c d`", "now"]);
-        assert_eq!(lines("an open ` one two", 8), ["an open", "` one two"]);
+        assert_eq!(lines("run `a  b` or `c d` now", 8), ["run", "`a  b`", "or `c d`", "now"]);
+        assert_eq!(lines("an open ` one two", 8), ["an open", "` one", "two"]);
+        assert_eq!(lines("see (`a b`, `c d`); `e", 8), ["see", "(`a b`,", "`c d`);", "`e"]);
     }
 }

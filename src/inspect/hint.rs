@@ -18,9 +18,9 @@ pub(crate) fn set_cluster_flags(flags: String) {
     let _ = CLUSTER_FLAGS.set(flags);
 }
 
-/// Returns a command of this program, which can be pasted into a shell.
+/// Returns a command of this program in backticks, which keep it in one line. It can be pasted into a shell.
 pub(crate) fn command(args: &str) -> String {
-    format!("{} {args}{}", program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
+    format!("`{} {args}{}`", program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
 }
 
 /// Returns the command that shows which of the zeros on these nodes it would remove, and that removes nothing else.
@@ -59,7 +59,7 @@ mod tests {
             (withdraw_rule("r", &few[..1]), "prune --rule r --node a --dry-run"),
             (repair_ledger("a"), "prune --repair-ledger --node a --force --dry-run"),
         ] {
-            assert_eq!(command.split_once(' ').map(|(_, args)| args), Some(expected));
+            assert!(command.ends_with(&format!(" {expected}`")), "{command}");
         }
     }
 }

@@ -471,7 +471,7 @@ fn prune_repair_ledger_removes_invalid_annotation() {
     let lines: Vec<_> = output.stderr.lines().collect();
     let [_, first, last] = &lines[..] else { panic!("{}", output.stderr) };
     assert!(first.starts_with("node-1: skipped: annotation noderesource.dev/advertised cannot be read"));
-    let repair = "begin with: node-resource-advertiser prune --repair-ledger --node node-1 --force --dry-run";
+    let repair = "begin with: `node-resource-advertiser prune --repair-ledger --node node-1 --force --dry-run`";
     assert!(first.ends_with(repair), "{first}");
     assert!(last.ends_with("nodes that failed: 0; nodes whose annotation cannot be read: 1"), "{last}");
     assert_eq!(ledger(&cluster.node("node-1")), Some("not json"));

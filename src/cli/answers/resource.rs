@@ -121,7 +121,7 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     let Some(of_resource) = uses.get(name) else {
         if !name.contains('/') && closest_resource(name, uses.keys().copied()).is_none() {
             let help = "an extended resource has a domain, such as example.com/dongle; for cpu, memory and other native \
-                        resources, see kubectl describe node";
+                        resources, see `kubectl describe node`";
             return Err(AnswerError::NotFound(format!("{name} is no extended resource: {help}")));
         }
         let close = closest_resource(name, uses.keys().copied());

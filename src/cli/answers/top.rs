@@ -21,8 +21,7 @@ use crate::model::count::{few, plural};
 /// not count nodes that are not ready or cordoned; the other columns do. Taints and affinity are not considered.
 ///
 /// Resources count as the scheduler counts them, including those of device plugins, and those that pods request and no
-/// node has. You need permission to list nodes, pods, nodeextendedresources and deviceclasses; without one of them, top
-/// shows less, and says what is missing.
+/// node has. Without one of its permissions, top shows less, and a note names what is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::answer::help(
     "Examples:
@@ -213,7 +212,7 @@ impl Answer for Top {
         if !resources.is_empty() {
             let nodes: Vec<_> = nodes.iter().collect();
             remarks.push(format!(
-                "Not shown, because nothing but 0 is left: {} (on {}). To see which zeros can go, and nothing else, run `{}`",
+                "Not shown, because nothing but 0 is left: {} (on {}). To see which zeros can go, and nothing else, run {}",
                 few(resources, NAMED_LEFTOVERS, ", "),
                 few(&nodes, NAMED_LEFTOVERS, ", "),
                 hint::remove_zeros(&nodes)

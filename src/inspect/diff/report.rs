@@ -58,8 +58,6 @@ pub struct Summary {
     pub paused: usize,
     /// Not as declared, because the quantity that the rule takes from the node is unknown.
     pub quantity_unknown: usize,
-    /// Not yet as declared, because they have moved a moment ago.
-    pub moving: usize,
     /// As declared.
     pub unchanged: usize,
     /// Nodes that do not change because their annotation cannot be read.
@@ -111,9 +109,8 @@ impl Summary {
                 Prospect::Decided(Outcome::Conflicted { .. }) => self.conflicted += 1,
                 Prospect::Decided(Outcome::Contested { .. }) => self.contested += 1,
                 Prospect::MaybeHeld => self.maybe_held += 1,
-                Prospect::Decided(Outcome::Paused { .. }) => self.paused += 1,
-                Prospect::Decided(Outcome::QuantityUnknown { .. }) => self.quantity_unknown += 1,
-                Prospect::Decided(Outcome::Moving { .. }) => self.moving += 1,
+                Prospect::Decided(Outcome::Paused { .. }) if !is_changed => self.paused += 1,
+                Prospect::Decided(Outcome::QuantityUnknown { .. }) if !is_changed => self.quantity_unknown += 1,
                 Prospect::Decided(_) | Prospect::Missing => {}
             }
         }

@@ -202,6 +202,8 @@ fn assert_found(check: &str, severity: Severity, text: &str, plant: impl FnOnce(
     let [(by, how, problem)] = &found[..] else { panic!("{check}, {text}: {found:#?}") };
     assert_eq!((*by, *how), (check, severity), "{problem}");
     assert!(problem.contains(text), "{problem}\nlacks {text}");
+    let outside: String = problem.split('`').step_by(2).collect();
+    assert!(!outside.contains("kubectl "), "a command in no backticks may be broken over lines: {problem}");
     // Whoever is on call has the cluster, and not the repository.
     assert!(!problem.contains("deploy/") && !problem.contains("docs/"), "{problem}");
 }

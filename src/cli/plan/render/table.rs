@@ -132,7 +132,6 @@ impl Summary {
             (self.maybe_held, "may be held", "may be held"),
             (self.paused, "paused", "paused"),
             (self.quantity_unknown, "quantity unknown", "quantities unknown"),
-            (self.moving, "moving", "moving"),
             (self.unreadable, "node unreadable", "nodes unreadable"),
             (self.missing, "node missing", "nodes missing"),
         ];
@@ -170,8 +169,8 @@ mod tests {
         for (summary, line) in [
             (Summary::default(), "No changes; 0 unchanged."),
             (
-                Summary { paused: 1, quantity_unknown: 2, moving: 3, ..Summary::default() },
-                "No changes; 1 paused, 2 quantities unknown, 3 moving; 0 unchanged.",
+                Summary { paused: 1, quantity_unknown: 2, ..Summary::default() },
+                "No changes; 1 paused, 2 quantities unknown; 0 unchanged.",
             ),
             (
                 Summary { conflicted: 1, held: 2, unchanged: 1250, ..Summary::default() },

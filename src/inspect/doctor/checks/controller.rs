@@ -41,7 +41,7 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
     let leases = known(&snapshot.leases)?;
     let live = live(snapshot)?;
     let led: Vec<_> = live.iter().filter(|lease| kind(lease) == Some(Kind::Controller)).collect();
-    let start = "start the controller: kubectl get deployments -A -l app.kubernetes.io/name=node-resource-advertiser";
+    let start = "start the controller: `kubectl get deployments -A -l app.kubernetes.io/name=node-resource-advertiser`";
     if led.len() > 1 {
         let leases = led.iter().map(|lease| object(lease)).collect();
         let problem = "controllers of several Leases lead at once, and undo each other's changes".to_owned();
@@ -53,7 +53,7 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
     if let Some(lease) = live.first() {
         let name = holder::holder(lease).unwrap_or_default();
         let problem = format!("{name} holds the Lease, so that no controller writes: {CONSEQUENCE}");
-        let fix = format!("wait until it ends, or delete the Lease: kubectl delete lease {}", flags(lease));
+        let fix = format!("wait until it ends, or delete the Lease: `kubectl delete lease {}`", flags(lease));
         return Ok(vec![Finding::warning(vec![object(lease)], problem, fix)]);
     }
     if leases.is_empty() {
@@ -90,7 +90,7 @@ fn without_lease(snapshot: &Snapshot) -> Finding {
     }
     let problem = format!("no Lease of a controller exists: {CONSEQUENCE}");
     let fix = match snapshot.deployments.as_deref().unwrap_or_default() {
-        [] => "install the controller: helm install, or kubectl apply -f install.yaml of the release".to_owned(),
+        [] => "install the controller: `helm install`, or `kubectl apply -f install.yaml` of the release".to_owned(),
         [deployment, ..] => describe(&ObjectName::of("Deployment", &deployment.metadata)),
     };
     Finding::error(missing, problem, fix)
@@ -98,12 +98,12 @@ fn without_lease(snapshot: &Snapshot) -> Finding {
 
 /// Returns how to see why a Deployment does not run.
 fn describe(object: &ObjectName) -> String {
-    command(object, "describe", ", and its pods' logs")
+    format!("{}, and its pods' logs", command(object, "describe", ""))
 }
 
 fn command(object: &ObjectName, verb: &str, flags: &str) -> String {
     let namespace = object.namespace.as_deref().unwrap_or_default();
-    format!("kubectl -n {namespace} {verb} deployment/{}{flags}", object.name)
+    format!("`kubectl -n {namespace} {verb} deployment/{}{flags}`", object.name)
 }
 
 fn flags(lease: &Lease) -> String {

@@ -10,7 +10,7 @@ use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{Snapshot, known};
 use crate::model::api::{self, VERSION};
 
-const FIX: &str = "node-resource-advertiser crd | kubectl apply --server-side -f -, or helm upgrade";
+const FIX: &str = "`node-resource-advertiser crd | kubectl apply --server-side -f -`, or `helm upgrade`";
 
 /// Finds that the CRD is missing, is not served, or has other fields than this program.
 pub(super) fn check(snapshot: &Snapshot) -> Outcome {
@@ -21,7 +21,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
         vec![Finding::error(
             object(),
             problem,
-            "install node-resource-advertiser: helm install, or kubectl apply -f install.yaml of the release",
+            "install node-resource-advertiser: `helm install`, or `kubectl apply -f install.yaml` of the release",
         )]
     };
     // Who may not read the CRD sees that the kind is not served.
@@ -29,7 +29,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
         return Ok(match &snapshot.crd {
             Ok(Some(_)) => {
                 let problem = "the API server does not serve the kind yet, or rejects its names".to_owned();
-                vec![Finding::error(object(), problem, "see its conditions: kubectl describe crd")]
+                vec![Finding::error(object(), problem, "see its conditions: `kubectl describe crd`")]
             }
             _ => missing(),
         });

@@ -50,7 +50,7 @@ fn left_over(overlay: &NodeOverlay, has_rule: bool) -> Finding {
     };
     let problem =
         format!("{why}: Karpenter creates nodes for it that never become initialized, and never removes them");
-    Finding::error(vec![ObjectName::new(KIND, name)], problem, format!("kubectl delete nodeoverlay {name}"))
+    Finding::error(vec![ObjectName::new(KIND, name)], problem, format!("`kubectl delete nodeoverlay {name}`"))
 }
 
 fn differing(expected: &NodeOverlay, found: &NodeOverlay) -> Option<Finding> {

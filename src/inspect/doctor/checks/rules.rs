@@ -14,8 +14,8 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
     let deleting = rules.deleting.iter().map(|(name, waits_for)| {
         let problem = format!("it is being deleted and declares nothing: it waits for {waits_for}");
         let fix = format!(
-            "let the program whose finalizer it is finish, or remove it: kubectl patch ner {name} --type=merge -p \
-             '{{\"metadata\":{{\"finalizers\":null}}}}'"
+            "let the program whose finalizer it is finish, or remove it: `kubectl patch ner {name} --type=merge -p \
+             '{{\"metadata\":{{\"finalizers\":null}}}}'`"
         );
         Finding::warning(vec![ObjectName::new("NodeExtendedResource", name)], problem, fix)
     });
@@ -23,7 +23,7 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
 }
 
 fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
-    let describe = format!("see kubectl describe ner {}", rule.name);
+    let describe = format!("see `kubectl describe ner {}`", rule.name);
     if let Err(invalid) = &rule.rule {
         let problem = format!("it is invalid, and its values stay: {invalid}");
         return vec![Finding::error(vec![object(rule)], problem, "correct the rule, or delete it")];

@@ -46,7 +46,7 @@ fn rule_that_is_not_as_declared_is_found() {
         assert_found("rule-status", severity, text, |cluster| cluster.rules = Ok(Some(Rules::new(vec![entry]))));
     };
     let conditions = |conditions: &[[&str; 3]]| rule("dongle", DONGLE, json!(4), conditions);
-    status(Error, "Ready is False, Conflict: m; see kubectl describe ner dongle", {
+    status(Error, "Ready is False, Conflict: m; see `kubectl describe ner dongle`", {
         conditions(&[["Ready", "False", "Conflict"]])
     });
     status(Warning, "Held", conditions(&[["Ready", "False", "Held"]]));
@@ -291,7 +291,7 @@ fn controller_that_does_not_work_is_found() {
         (
             vec![],
             Error,
-            "no Lease of a controller exists: nothing is written, repaired or withdrawn; kubectl -n system describe",
+            "no Lease of a controller exists: nothing is written, repaired or withdrawn; `kubectl -n system describe",
         ),
         (vec![lease("", live)], Error, "it has no holder"),
         (

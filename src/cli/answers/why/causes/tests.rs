@@ -59,7 +59,7 @@ resources.
 1 pod: e
    The pod requests no extended resources; names below kubernetes.io are not
    looked at.
-Node by node: node-resource-advertiser why a -n default
+Node by node: `node-resource-advertiser why a -n default`
 ";
     let text = found.text(false);
     let program = hint::command("");
