@@ -20,6 +20,7 @@ mod man;
 mod memory_limit;
 mod message;
 mod output;
+mod permissions;
 mod plan;
 mod plugin;
 mod printer;
@@ -145,7 +146,7 @@ impl Command {
             Self::Completions(args) => completions::run(&args, Cli::command())?,
             Self::Complete(args) => complete::run(args, Cli::command()).await?,
             Self::Health(args) => output::print(&health::run(args).await?)?,
-            Self::Man(args) => man::run(&args, Cli::command())?,
+            Self::Man(args) => man::run(&args, permissions::described(Cli::command()))?,
         }
         Ok(Verdict::Fine)
     }

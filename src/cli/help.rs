@@ -5,6 +5,7 @@ use clap::Command;
 use clap::builder::Styles;
 use clap::error::ErrorKind;
 
+use super::permissions;
 use super::wrap::{WIDTH, lines};
 
 /// The commands by what people want of them. All others come last.
@@ -18,8 +19,9 @@ const GROUPS: [(&str, &[&str]); 4] = [
 /// Below these lines, commands are shown as they are typed.
 const EXAMPLES: &str = "Examples:";
 
-/// Returns the command with its subcommands in groups.
+/// Returns the command with its subcommands in groups, and their permissions.
 pub(super) fn grouped(command: Command) -> Command {
+    let command = permissions::described(command);
     let header = *Styles::styled().get_header();
     let heading = |title: &str| format!("{header}{title}:{header:#}\n");
     let is_shown = |command: &&Command| !command.is_hide_set();

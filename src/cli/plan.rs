@@ -28,7 +28,7 @@ use render::{Format, TableLimits};
 ///
 /// Without --nodes, plan reads the cluster. Rules in files are added to the rules of the cluster, or replace the
 /// rule of the same name, as if they had been applied. Without -f, plan shows what the controller is about to do for
-/// the cluster's own rules. You need permission to list nodes, nodeextendedresources and pods.
+/// the cluster's own rules.
 ///
 /// With --nodes, plan reads only files and needs no cluster: nodes as `kubectl get nodes -o json
 /// --show-managed-fields` prints them, in any number. Whether a value can be lowered depends on what pods request: use --pods; without it, plan reports such a

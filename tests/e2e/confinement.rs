@@ -83,7 +83,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
     ] {
         assert_rejected(&try_patch(&attempt), not_listed);
     }
-    let still_listed = "node-resource-advertiser may only remove a quantity with its entry in the annotation \
+    let still_listed = "node-resource-advertiser may remove a quantity only together with its entry in the annotation \
                         noderesource.dev/advertised";
     let gpu = withdraw("nvidia.com/gpu", &[("nvidia.com/gpu", "8")]);
     assert_rejected(&try_patch(&gpu), still_listed);
@@ -115,7 +115,7 @@ fn stolen_token_is_confined_as_security_md_documents() {
     let four = advertise(&four, &four);
     assert_rejected(
         &patch_as(&cluster, &kubeconfig, "another", "node-1", &four),
-        "node-resource-advertiser may only patch nodes as the field manager of that name",
+        "node-resource-advertiser may patch nodes only as the field manager of that name",
     );
     // Evaluating as many resources as a ledger can list stays within CEL's cost limit.
     let fit = &many[..500];

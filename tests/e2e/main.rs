@@ -41,6 +41,7 @@ mod node_condition;
 mod nodes_as_protobuf;
 mod outages;
 mod patch_response;
+mod permissions;
 mod plan;
 mod protection;
 mod prune;

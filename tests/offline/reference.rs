@@ -33,7 +33,10 @@ fn help(command: &str) -> (String, String) {
     let help = printed(&[command, "--help"]);
     let (own, shared) = help.split_once("      --color <WHEN>").unwrap();
     // After the options.
-    let end = ["\n\nChecks:", "\n\nExits with", "\n\nExamples:"].iter().filter_map(|head| shared.find(head)).min();
+    let end = ["\n\nPermissions:", "\n\nChecks:", "\n\nExits with", "\n\nExamples:"]
+        .iter()
+        .filter_map(|head| shared.find(head))
+        .min();
     let (shared, after) = shared.split_at(end.unwrap_or(shared.len()));
     let own = format!("{}\n{}", own.trim_end().trim_end_matches("\n\nOptions:"), after.trim_end());
     (without_trailing_spaces(&own), without_trailing_spaces(&format!("      --color <WHEN>{shared}")))

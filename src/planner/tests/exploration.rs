@@ -2,8 +2,12 @@
 //!
 //! The environment is without limit: it may do anything at any time, as often as it likes. A controller of a few
 //! fields stands for the reconciler: it knows the node, the rules and the pods as they are or as they were, and has
-//! one patch in flight, which may be applied late. Each patch that is applied is checked (I1 to I6). Where nothing
-//! else happens, every end is one state with nothing to do.
+//! one patch in flight, which may be lost, late or half of the plan. Each patch that is applied is checked (I1 to I6).
+//! Where nothing else happens, every end is one state with nothing to do.
+//!
+//! Values are absent, 0, 1 and 2 in both maps, with a ledger and up to two pods. Actors are a kubelet that resets, another
+//! field manager, an administrator who removes the annotation, and a second process; processes crash and hand over. Each
+//! family has a few of them, and together they cover the whole.
 
 mod actors;
 pub(crate) mod checks;

@@ -1,6 +1,10 @@
 //! Every order of a few events and faults, with the reconciler that ships: one or two nodes, two rules of one resource.
 //!
-//! Breadth first; states count as the same by a fingerprint. Each patch that is applied is checked (I1 to I6), each
+//! Events are edits, pods, a kubelet's reset, another field manager and the deletion of the node. Faults are errors, lost
+//! and late requests, a delayed watch, a list that begins again, a crash and the loss of the Lease. It fails if a place of
+//! a node, a state of the watch of pods or a kind of request is never reached.
+//!
+//! Breadth first; states count as the same by a fingerprint of 64 bits. Each patch that is applied is checked (I1 to I6), each
 //! state has each node in one place (I8), and from each, answers alone lead to nodes as declared, and to silence.
 
 mod actions;

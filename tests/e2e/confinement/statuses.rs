@@ -67,6 +67,6 @@ fn policy_restricts_statuses_of_rules() {
     ] {
         assert_rejected(&write(&status), short);
     }
-    let manager = "node-resource-advertiser may only write statuses as the field manager of that name";
+    let manager = "node-resource-advertiser may write statuses only as the field manager of that name";
     assert_rejected(&patch_as(&cluster, &kubeconfig, "another", &small), manager);
 }

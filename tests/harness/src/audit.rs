@@ -1,5 +1,6 @@
 //! The API server's audit log: who requested what, and what was stored.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -199,6 +200,19 @@ impl ControlPlane {
         let entries = lines.lines().filter_map(Entry::parse);
         let of_pods = entries.filter(|entry| entry.text("/user/username").starts_with("system:serviceaccount:"));
         Ok(of_pods.map(Entry::into_value).collect())
+    }
+
+    /// Returns what the program has requested since the test began as an impersonated user: the verb and the resource, as
+    /// in `patch nodes/status`.
+    ///
+    /// # Errors
+    /// Returns an error if [`Builder::judged`](crate::Builder::judged) was not set, or the log cannot be read.
+    pub fn requests_as(&self, user: &str) -> Result<BTreeSet<String>> {
+        let lines = self.log_of_this_test()?;
+        let entries = lines.lines().filter_map(Entry::parse).filter(Entry::is_program);
+        let of_user = entries.filter(|entry| entry.text("/impersonatedUser/username") == user);
+        let of_objects = of_user.filter(|entry| !entry.resource().is_empty());
+        Ok(of_objects.map(|entry| format!("{} {}", entry.text("/verb"), entry.resource())).collect())
     }
 
     /// Returns every version of a node that a request has written since the test began, the oldest first.
