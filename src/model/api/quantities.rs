@@ -48,7 +48,7 @@ pub struct QuantityFrom {
     pub resource: Option<NativeResource>,
 
     /// The largest quantity to accept. A node that claims more keeps its current value, and the status reports it.
-    /// Anyone who can set the label sets the quantity, so choose a bound that does no harm. Required, except with
+    /// Anyone who can set the label or annotation sets the quantity, so choose a bound that does no harm. Required, except with
     /// nodeLabel.values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bound")]
