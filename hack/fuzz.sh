@@ -34,9 +34,13 @@ for name in "$@"; do
 	learned=target/fuzz/corpus/$name
 	failures=target/fuzz/failures/$name
 	mkdir -p "$learned" "$failures"
+	dictionary=()
+	if [[ $name == manifest* ]]; then
+		dictionary=(-dict=tests/fuzz/yaml.dict)
+	fi
 	echo "==> $name"
 	FUZZ_TARGET=$name "target/fuzz/build/$host/release/fuzz" -max_total_time="$seconds" -max_len=4096 -timeout=10 \
-		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$failures/" "$learned" \
+		-rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$failures/" "${dictionary[@]}" "$learned" \
 		"tests/fuzz/corpus/${name%-oracle}" || status=$?
 done
 exit "$status"

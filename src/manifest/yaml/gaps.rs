@@ -277,7 +277,7 @@ fn is_anchor(text: &str, in_brackets: bool) -> bool {
     let name = text.trim_start_matches('&');
     let rest = name.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_'));
     // Outside brackets, whatever follows at once is an error; inside, a colon makes a key of nothing.
-    let may_follow = in_brackets && rest.starts_with([',', ']', '}', '?', '%', '@', '`']);
+    let may_follow = in_brackets && rest.starts_with([',', ']', '}']);
     rest.len() < name.len() && (rest.is_empty() || rest.starts_with(BLANKS) || may_follow)
 }
 

@@ -32,15 +32,17 @@ pub fn compare(bytes: &[u8]) {
 
 /// Whether kubectl does more with a text than to read it as one YAML document: it separates documents first, and reads JSON
 /// otherwise, value by value. go-yaml rejects some texts between braces that this program reads, with rare line breaks;
-/// and an anchor that a colon follows at once.
+/// only go-yaml reads an anchor that a colon follows at once, and only this program some names of aliases.
 fn is_read_otherwise(text: &str) -> bool {
-    let is_odd_anchor = |rest: &str| {
-        let end = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        !end.is_empty() && !end.starts_with([' ', '\t', '\n', '\r', ',', ']', '}'])
+    let after_name = |rest: &str| {
+        rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-').chars().next()
     };
+    let is_odd_anchor = |rest: &str| after_name(rest) == Some(':');
+    let is_odd_alias = |rest: &str| after_name(rest).is_some_and(|char| !" \t\n\r,]}".contains(char));
     let is_marker = |line: &str| line.starts_with("---") || line.starts_with("...");
     text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
-        || text.split(['&', '*']).skip(1).any(is_odd_anchor)
+        || text.split('&').skip(1).any(is_odd_anchor)
+        || text.split('*').skip(1).any(is_odd_alias)
         || text.split(['\n', '\r']).any(is_marker)
         || text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with(['{', '['])
 }
