@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use harness::objects::{DONGLE, bound_pod, pod, rule};
 use harness::{Cluster, ControlPlane, Controller};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::program;
+use crate::support::workloads::workload;
+use crate::support::{permissions, program};
 
 /// The API group of a resource in the help of a command.
 fn group(resource: &str) -> &'static str {
@@ -50,34 +51,16 @@ fn documented(command: &str, control_plane: &ControlPlane) -> BTreeSet<String> {
 }
 
 /// Grants the permissions to a user.
-fn grant(cluster: &Cluster, user: &str, permissions: &BTreeSet<String>) {
-    let rules: Vec<_> = permissions
+fn grant(cluster: &Cluster, user: &str, expected: &BTreeSet<String>) {
+    let rules: Vec<_> = expected
         .iter()
         .map(|permission| {
             let (verb, resource) = permission.split_once(' ').unwrap();
             json!({"apiGroups": [group(resource)], "resources": [resource], "verbs": [verb]})
         })
         .collect();
-    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": user}, "rules": rules});
-    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": user},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});
-    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
+    permissions::grant_to(cluster, user, &rules);
     cluster.wait_permission(user, "list", "nodes");
-}
-
-fn workload(kind: &str) -> Value {
-    let mut template = pod("template", DONGLE, "9");
-    template["metadata"] = json!({"labels": {"app": kind}});
-    let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-    let mut spec = json!({"template": {"metadata": template["metadata"], "spec": template["spec"]}});
-    match kind {
-        "Job" => spec["template"]["spec"]["restartPolicy"] = json!("Never"),
-        _ => spec["selector"] = json!({"matchLabels": {"app": kind}}),
-    }
-    json!({"apiVersion": version, "kind": kind, "metadata": {"name": "work"}, "spec": spec})
 }
 
 #[test]
@@ -91,7 +74,7 @@ fn command_requests_what_its_help_names_and_nothing_else() {
     cluster.apply(&pod("waits", DONGLE, "9").to_string());
     let workloads = ["Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job"];
     for kind in workloads {
-        cluster.apply(&workload(kind).to_string());
+        cluster.apply(&workload(kind, "default", "work", &json!({})).to_string());
     }
     controller.stop();
     // Nothing writes this one.

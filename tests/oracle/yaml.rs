@@ -2,7 +2,7 @@
 
 use harness::oracle::ask;
 use node_resource_advertiser::manifest::{self, Limits};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{manifest_value, report};
 
@@ -396,9 +396,7 @@ fn yaml_documents_match_kubectl() {
     let mut mismatches = Vec::new();
     let (mut read, mut rejected) = (0, 0);
     for (document, theirs) in documents.iter().zip(ask("yaml", &documents)) {
-        let theirs = (theirs["error"].is_null()).then(|| theirs["json"].clone());
-        // What is no object is an error of its own.
-        let theirs = theirs.filter(|value| value["apiVersion"].is_string() && value["kind"].is_string());
+        let theirs = object(&theirs);
         let ours = manifest_value("a.yaml", document);
         *(if theirs.is_some() { &mut read } else { &mut rejected }) += 1;
         let field = document.strip_prefix(HEAD).unwrap_or_default().replace("\r\n", "\n");
@@ -409,6 +407,12 @@ fn yaml_documents_match_kubectl() {
     }
     report(&mismatches, documents.len());
     assert!(read > 200 && rejected > 50, "{read} {rejected}");
+}
+
+/// Returns the object that go-yaml reads. What is no object is an error of its own.
+fn object(theirs: &Value) -> Option<Value> {
+    let value = theirs["error"].is_null().then(|| theirs["json"].clone());
+    value.filter(|value| value["apiVersion"].is_string() && value["kind"].is_string())
 }
 
 /// Returns every text of this number of pieces.
@@ -428,8 +432,7 @@ fn every_short_yaml_text_matches_kubectl() {
     let mut mismatches = Vec::new();
     let mut read_by_kubectl_only = 0;
     for (document, theirs) in documents.iter().zip(ask("yaml", &documents)) {
-        let theirs = (theirs["error"].is_null()).then(|| theirs["json"].clone());
-        let theirs = theirs.filter(|value| value["apiVersion"].is_string() && value["kind"].is_string());
+        let theirs = object(&theirs);
         let mut ours = Vec::new();
         manifest::read_text("a.yaml", document.clone(), &Limits::default(), &mut |read| ours.push(read));
         let is_right = match (ours.as_slice(), &theirs) {

@@ -182,8 +182,8 @@ impl<'t> Gaps<'t> {
 
 /// Returns the header of a text after `|` or `>`, such as `|2-`, if it is in a line.
 fn block_header(line: &str) -> Option<&str> {
-    let words = line.split(BLANKS).take_while(|word| !word.starts_with('#'));
-    let header = words.into_iter().find(|word| word.starts_with(['|', '>']))?;
+    let mut words = line.split(BLANKS).take_while(|word| !word.starts_with('#'));
+    let header = words.find(|word| word.starts_with(['|', '>']))?;
     header.split('#').next()
 }
 

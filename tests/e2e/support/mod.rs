@@ -16,6 +16,8 @@ pub mod program;
 pub mod rejected_objects;
 /// An API server that rejects every patch of a node's status.
 pub mod rejected_patches;
+/// Workloads.
+pub mod workloads;
 
 /// Arguments of a controller for whose Lease to expire a test waits. Not for a test that would fail if a slow machine
 /// renewed the Lease too late.

@@ -1,4 +1,4 @@
-//! The permissions of the user `limited`, who has only those that a test grants.
+//! The permissions of users who have only those that a test grants.
 
 use harness::Cluster;
 use serde_json::{Value, json};
@@ -32,17 +32,22 @@ pub fn required_for(resource: &str) -> Vec<Value> {
     rules
 }
 
-/// Grants the user exactly these RBAC rules.
+/// Grants the user `limited` exactly these RBAC rules.
 pub fn grant(cluster: &Cluster, rules: &[Value]) {
+    grant_to(cluster, "limited", rules);
+}
+
+/// Grants a user exactly these RBAC rules.
+pub fn grant_to(cluster: &Cluster, user: &str, rules: &[Value]) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": "limited"}, "rules": rules,
+        "metadata": {"name": user}, "rules": rules,
     });
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "limited"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limited"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "limited"}],
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     });
     cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string());
 }
