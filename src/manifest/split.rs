@@ -20,7 +20,7 @@ pub(super) struct RawDocument<'t> {
 /// Splits a file into consecutive JSON objects, or YAML documents separated by lines of `---`. A text that starts as
 /// JSON and continues as something else is YAML from there on.
 pub(super) fn split(text: &str) -> Vec<Result<RawDocument<'_>, ParseError>> {
-    let mark = text.len() - text.trim_start_matches('\u{feff}').len();
+    let mark = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
     let (mut raw_documents, rest) = json(text, mark);
     raw_documents.extend(yaml(text, rest));
     raw_documents
@@ -57,9 +57,13 @@ fn yaml(text: &str, start: usize) -> Vec<Result<RawDocument<'_>, ParseError>> {
         let line_end = line_start + line.len();
         line_number += 1;
         if let Some(rest) = line.strip_prefix("---") {
-            raw_documents.push(Ok(raw_document(text, piece_start, line_start, piece_line)));
-            (piece_start, piece_line) = (line_end, line_number);
-            if !rest.trim().is_empty() && !rest.trim_start().starts_with('#') {
+            let is_bare = rest.trim().is_empty() || rest.trim_start().starts_with('#');
+            // Where a document begins with a separator, kubectl leaves it to the parser.
+            if !is_bare || piece_start < line_start {
+                raw_documents.push(Ok(raw_document(text, piece_start, line_start, piece_line)));
+                (piece_start, piece_line) = (line_end, line_number);
+            }
+            if !is_bare {
                 raw_documents.push(Err(ParseError {
                     span: Span::new(line_start..line_end),
                     reason: "a line that begins with --- separates documents, and holds nothing else but a comment"
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn split_separates_yaml_documents_at_dashes() {
         assert_eq!(texts("a: 1\n---\nb: 2\n--- # c\nd: 3"), [("a: 1\n", 0), ("b: 2\n", 2), ("d: 3", 4)]);
-        assert_eq!(texts("---\r\na: |\r\n  ---\r\n---\r\n"), [("a: |\r\n  ---\r\n", 1)]);
+        assert_eq!(texts("---\r\na: |\r\n  ---\r\n---\r\n"), [("---\r\na: |\r\n  ---\r\n", 0)]);
         assert_eq!(texts("a: 1"), [("a: 1", 0)]);
         assert_eq!(texts(""), []);
     }

@@ -1,12 +1,8 @@
 //! JSON documents, of which some are no YAML, and which must mean the same as in kubectl.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
-use harness::control_plane_program;
 use serde_json::{Value, json};
 
-use super::{manifest_value, report};
+use super::{kubectl_objects, manifest_value, report};
 
 /// The rest of an object, after its head.
 const FIELDS: [&str; 24] = [
@@ -47,18 +43,9 @@ fn documents() -> Vec<String> {
     documents
 }
 
-/// Returns what kubectl makes of a document without asking a server; `None` if it cannot read it.
-fn by_kubectl(document: &str) -> Option<Value> {
-    let mut kubectl = Command::new(control_plane_program("kubectl").unwrap())
-        .args(["label", "--local", "--overwrite", "-o", "json", "-f", "-", "l=b"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    kubectl.stdin.take().unwrap().write_all(document.as_bytes()).unwrap();
-    let output = kubectl.wait_with_output().unwrap();
-    output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+fn only(mut objects: Vec<Value>) -> Value {
+    assert_eq!(objects.len(), 1);
+    objects.remove(0)
 }
 
 #[test]
@@ -67,7 +54,7 @@ fn json_documents_match_kubectl() {
     let mut mismatches = Vec::new();
     let mut rejected = 0;
     for document in &documents {
-        let (ours, theirs) = (manifest_value("a.json", document), by_kubectl(document));
+        let (ours, theirs) = (manifest_value("a.json", document), kubectl_objects(document).map(only));
         rejected += usize::from(theirs.is_none());
         if ours != theirs {
             let [ours, theirs] = [ours, theirs].map(|value| value.unwrap_or(json!("rejected")).to_string());

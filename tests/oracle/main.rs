@@ -6,19 +6,24 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
 use fastrand::Rng;
+use harness::control_plane_program;
 use harness::oracle::ask;
 use node_resource_advertiser::manifest::{self, Limits};
 use node_resource_advertiser::model::label::{is_dns_subdomain, is_label_value, is_qualified_name};
 use node_resource_advertiser::model::quantity::{ParseQuantityError, Quantity};
 use node_resource_advertiser::model::resource_name::{ResourceName, is_extended};
-use serde_json::Value;
+use serde_json::{Deserializer, Value};
 use simulator::seeds;
 
 mod json;
 mod pod_requests;
 mod scheduler;
 mod selectors;
+mod separators;
 mod verdicts;
 mod whole_quantities;
 mod yaml;
@@ -53,12 +58,32 @@ fn report(mismatches: &[String], total: usize) {
 
 /// Returns the value of a document in a file; `None` if it cannot be read.
 fn manifest_value(file: &str, document: &str) -> Option<Value> {
-    let mut values = Vec::new();
-    manifest::read_text(file, document.to_owned(), &Limits::default(), &mut |read| values.push(read));
-    match values.as_slice() {
-        [Ok(document)] => Some(document.value.clone()),
-        _ => None,
-    }
+    manifest_objects(file, document).filter(|objects| objects.len() == 1).map(|mut objects| objects.remove(0))
+}
+
+/// Returns the objects of a file; `None` if not everything can be read.
+fn manifest_objects(file: &str, text: &str) -> Option<Vec<Value>> {
+    let mut objects = Vec::new();
+    manifest::read_text(file, text.to_owned(), &Limits::default(), &mut |read| {
+        objects.push(read.map(|object| object.value.clone()).ok());
+    });
+    objects.into_iter().collect()
+}
+
+/// Returns what kubectl makes of a file without asking a server; `None` if it cannot read it. Each object has the label
+/// `l=b`.
+fn kubectl_objects(text: &str) -> Option<Vec<Value>> {
+    let mut kubectl = Command::new(control_plane_program("kubectl").unwrap())
+        .args(["label", "--local", "--overwrite", "-o", "json", "-f", "-", "l=b"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    kubectl.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = kubectl.wait_with_output().unwrap();
+    let objects = Deserializer::from_slice(&output.stdout).into_iter();
+    output.status.success().then(|| objects.collect::<Result<_, _>>().unwrap())
 }
 
 fn pick<'a>(rng: &mut Rng, choices: &[&'a str]) -> &'a str {

@@ -77,9 +77,13 @@ impl Fault {
 
 impl<'t> Gaps<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        // A byte order mark may begin the document.
-        let read = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Self { text, read, before: Before::KeyStart, blocks: Vec::new() }
+        // A byte order mark may begin the document, and then three dashes, after which a tab may stand.
+        let marked = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let (rest, before) = match marked.strip_prefix("---") {
+            Some(rest) => (rest, Before::Other),
+            None => (marked, Before::KeyStart),
+        };
+        Self { text, read: text.len() - rest.len(), before, blocks: Vec::new() }
     }
 
     /// Returns the first fault between the previous value and this event. `in_brackets` is whether the event is in a list
