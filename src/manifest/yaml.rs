@@ -33,13 +33,29 @@ const GLUED_COMMENTS: usize = 20;
 /// Parses a document; `None` if it is empty.
 pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option<Parsed>, ParseError> {
     let parsed = parse(raw_document, limits)?;
-    // The parser skips some comments.
-    let Some((at, char)) = raw_document.text.char_indices().find(|(_, char)| !is_allowed(*char)) else {
-        return Ok(parsed);
+    // The parser skips some comments, and ends of documents that did not begin.
+    let char = raw_document.text.char_indices().find(|(_, char)| !is_allowed(*char));
+    let (at, length, what) = match (char, early_end(raw_document.text)) {
+        (Some((at, char)), _) => (at, char.len_utf8(), format!("the character U+{:04X}", u32::from(char))),
+        (None, Some(at)) => (at, 3, "... before a value".to_owned()),
+        (None, None) => return Ok(parsed),
     };
     let at = at + raw_document.offset;
-    let reason = format!("not YAML: kubectl rejects the character U+{:04X}: remove it", u32::from(char));
-    Err(ParseError { span: Span::new(at..at + char.len_utf8()), reason })
+    let reason = format!("not YAML: kubectl rejects {what}: remove it");
+    Err(ParseError { span: Span::new(at..at + length), reason })
+}
+
+/// Returns where a text ends its document with `...` before a value or a line of dashes.
+fn early_end(text: &str) -> Option<usize> {
+    let mut at = text.len() - text.trim_start_matches('\u{feff}').len();
+    let mut lines = text.get(at..)?.split_inclusive(['\n', '\r']);
+    let first = lines.find(|line| {
+        let is_empty = line.trim_start().is_empty() || line.trim_start().starts_with('#');
+        at += if is_empty { line.len() } else { 0 };
+        !is_empty
+    })?;
+    let rest = first.strip_prefix("...")?;
+    (rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n'])).then_some(at)
 }
 
 /// Returns whether a character may be in a YAML text, according to go-yaml's `yaml_parser_update_buffer`.

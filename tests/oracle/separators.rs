@@ -3,7 +3,7 @@
 use super::{kubectl_objects, manifest_objects, report};
 
 /// `@` and `$` stand for objects, `^` for a byte order mark.
-const FILES: [&str; 64] = [
+const FILES: [&str; 72] = [
     "@",
     "^@",
     "^^@",
@@ -61,6 +61,14 @@ const FILES: [&str; 64] = [
     "---\n\t\n@",
     "@---\n\t\n---\n$",
     "---\r---\n@",
+    "...\n@",
+    "# c\n... # d\n@",
+    "^\n...\n---\n@",
+    "@---\n\r...\n",
+    "---\n...\n---\n@",
+    "---\n--- # c\n...\n@",
+    "...a: 1\n---\n@",
+    "@...\n...\n",
     "@...\n",
     "@...\n---\n$",
     "---\n# a\n...\n# b\n---\n@",
