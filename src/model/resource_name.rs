@@ -161,6 +161,27 @@ mod tests {
     }
 
     #[test]
+    fn quota_key_that_limits_nothing_is_found_by_its_prefix() {
+        for key in [
+            "limits.example.com/dongle",
+            "limit.example.com/dongle",
+            "request.example.com/dongle",
+            "example.com/dongle",
+        ] {
+            assert_eq!(in_ignored_quota_key(key), Some("example.com/dongle"), "{key}");
+        }
+        for key in [
+            "requests.example.com/dongle",
+            "limits.cpu",
+            "count/pods",
+            "openshift.io/imagestreams",
+            "a.deviceclass.resource.k8s.io/devices",
+        ] {
+            assert_eq!(in_ignored_quota_key(key), None, "{key}");
+        }
+    }
+
+    #[test]
     fn resource_name_error_kind_matches_the_fault() {
         use InvalidResourceName as E;
         let long_prefix = format!("{}/x", "a".repeat(245));

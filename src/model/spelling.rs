@@ -1,5 +1,7 @@
 //! Hints for words that are probably misspelled.
 
+const QUOTA_PREFIXES: [&str; 4] = ["requests.", "request.", "limits.", "limit."];
+
 /// Returns the known word that `word` was probably meant to be.
 #[must_use]
 pub fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
@@ -15,19 +17,23 @@ pub fn closest<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Opti
 
 /// Returns the known resource that `name` was probably meant to be: the domain and the rest are compared separately,
 /// since a long domain would make all its names similar. Names that differ in their numbers only belong to one family,
-/// such as `mig-1g.5gb` and `mig-2g.10gb`, `ttyUSB0` and `ttyUSB1`: each is meant as it is.
+/// such as `mig-1g.5gb` and `mig-2g.10gb`, `ttyUSB0` and `ttyUSB1`: each is meant as it is. A prefix of keys of quotas, such as
+/// `limits.`, is no part of a name.
 #[must_use]
 pub fn closest_resource<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
     let Some((domain, rest)) = name.split_once('/') else {
         return without_domain(name, known);
     };
     let is_close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
+    let unprefixed = QUOTA_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
     let alike = known.into_iter().filter(|known| {
-        known.split_once('/').is_some_and(|(known_domain, known_rest)| {
-            is_close(domain, known_domain) && is_close(rest, known_rest) && !is_of_one_family(rest, known_rest)
-        })
+        let is_prefixed = unprefixed == Some(*known);
+        is_prefixed
+            || known.split_once('/').is_some_and(|(known_domain, known_rest)| {
+                is_close(domain, known_domain) && is_close(rest, known_rest) && !is_of_one_family(rest, known_rest)
+            })
     });
-    alike.min_by_key(|known| strsim::damerau_levenshtein(name, known))
+    alike.min_by_key(|known| (unprefixed != Some(*known), strsim::damerau_levenshtein(name, known)))
 }
 
 /// Returns the only known resource with this name in some domain.
@@ -80,6 +86,9 @@ mod tests {
             ("example.com/ttyUSB1", None),
             ("example.com/tyUSB1", Some("example.com/ttyUSB0")),
             ("example.com/gpu", None),
+            ("limits.example.com/dongle", Some("example.com/dongle")),
+            ("request.example.com/dongle", Some("example.com/dongle")),
+            ("limits.example.com/license", None),
             ("example.com/license", None),
             ("dongle", None),
             ("fpga", Some("example.com/fpga")),

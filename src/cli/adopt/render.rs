@@ -185,7 +185,11 @@ fn explain_names(snapshot: &Snapshot, why: &Why) -> String {
 fn explain_features(features: &[&Feature]) -> String {
     let mut text = String::new();
     for Feature { object, value, .. } in features {
-        let dynamic = if value.starts_with('@') { ", a number that differs between nodes" } else { "" };
+        let dynamic = if value.starts_with('@') {
+            ", a number that differs between nodes: if a label has it, use quantityFrom"
+        } else {
+            ""
+        };
         let _ = write!(text, "NodeFeatureRule {object} declares it as {value}{dynamic}. ");
     }
     let there = if features.is_empty() { "Node Feature Discovery has written it: remove it" } else { "Remove it" };

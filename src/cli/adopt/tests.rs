@@ -206,7 +206,14 @@ fn output_explains_each_writer_and_what_to_stop() {
     for (node, features, texts) in [
         (&nfd, &[][..], &["Node Feature Discovery has written it: remove it"][..]),
         (&by_annotation, &[], &["Node Feature Discovery has written it: remove it"]),
-        (&nfd, &features, &["NodeFeatureRule dongles declares it as @usb.device.count, a number", "feature.node."]),
+        (
+            &nfd,
+            &features,
+            &[
+                "declares it as @usb.device.count, a number that differs between nodes: if a label has it, use quantityFrom",
+                "feature.node.",
+            ],
+        ),
         (&gardener, &[], &["Gardener's virtualCapacity declares it"]),
         (&other, &[], &["last written by license\\u{a}---\\u{a}manager", "still runs and writes it"]),
         (&dongles("node-1", json!({}), "4"), &[], &["last written by kubectl-patch"]),
