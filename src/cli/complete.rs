@@ -48,14 +48,7 @@ enum Directive {
 pub(super) async fn run(mut args: Args, command: Command) -> Result<(), Error> {
     let command = plugin::without_controller(command);
     split_value(&mut args.words);
-    // Without a command, a plugin runs `top`; options before a command belong to it. The last word is yet to be completed.
-    if args.words.len() > 1 && args.words.first().is_some_and(|first| first.to_string_lossy().starts_with('-')) {
-        let last = args.words.pop();
-        args.words.insert(0, OsString::new());
-        args.words = plugin::command_first(&command, args.words, Some("top"));
-        args.words.remove(0);
-        args.words.extend(last);
-    }
+    put_command_first(&command, &mut args.words);
     let word = args.words.last().and_then(|word| word.to_str()).unwrap_or_default().to_owned();
     if let Some(subject) = Subject::of(command.clone(), &args.words) {
         // A completion must not print errors between what is typed.
@@ -75,6 +68,18 @@ fn split_value(words: &mut Vec<OsString>) {
         let [option, value] = [option, value].map(OsString::from);
         words.pop();
         words.extend([option, value]);
+    }
+}
+
+/// Puts the command before options that belong to it: `top`, which a plugin runs, if there is none. The last word is yet to
+/// be completed.
+fn put_command_first(command: &Command, words: &mut Vec<OsString>) {
+    if words.len() > 1 && words.first().is_some_and(|first| first.to_string_lossy().starts_with('-')) {
+        let last = words.pop();
+        words.insert(0, OsString::new());
+        *words = plugin::command_first(command, std::mem::take(words), Some("top"));
+        words.remove(0);
+        words.extend(last);
     }
 }
 
@@ -323,6 +328,21 @@ mod tests {
             let subject = Subject::of(Cli::command(), &words(line));
             let found = subject.as_ref().map(|subject| (subject.kind, subject.namespace.as_deref()));
             assert_eq!(found, expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn options_before_a_command_are_completed_as_its_options() {
+        for (typed, completed) in [
+            (&["-o", ""][..], &["top", "-o", ""][..]),
+            (&["--context", ""], &["top", "--context", ""]),
+            (&["-n", "team", "pod", "a"], &["pod", "-n", "team", "a"]),
+            (&["pod", "-n", ""], &["pod", "-n", ""]),
+            (&["-"], &["-"]),
+        ] {
+            let mut found = words(typed);
+            put_command_first(&Cli::command(), &mut found);
+            assert_eq!(found, words(completed), "{typed:?}");
         }
     }
 

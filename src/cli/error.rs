@@ -144,7 +144,10 @@ pub enum Error {
     #[error("no NodeExtendedResource found in the files given with -f")]
     NoRules,
     /// The cluster does not serve the kind.
-    #[error("the CustomResourceDefinition is not installed: apply the file in crds/, or give rules with -f")]
+    #[error(
+        "the CustomResourceDefinition is not installed: \
+         `node-resource-advertiser crd | kubectl apply --server-side -f -`, or give rules with -f"
+    )]
     NoCrd,
     /// Standard input can be read only once.
     #[error("standard input (-) can be given only once, for -f, --nodes or --pods")]

@@ -54,7 +54,10 @@ impl Watched {
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Self::Nodes => "",
-            Self::Rules => ": the CustomResourceDefinition is not installed; apply the file in crds/",
+            Self::Rules => {
+                ": the CustomResourceDefinition is not installed: \
+                 `node-resource-advertiser crd | kubectl apply --server-side -f -`"
+            }
         }
     }
 }

@@ -250,6 +250,7 @@ fn answers_to_bad_input_say_what_is_wrong() {
     for (args, code, message) in [
         (&["node", "node-2"][..], 1, "there is no node node-2; is it node-1?"),
         (&["resource", "example.com/dongel"], 1, "no pod requests it; is it example.com/dongle?"),
+        (&["resource", "cpu"], 1, "cpu is no extended resource"),
         (&["pod", "nobody"], 1, "there is no pod nobody in the namespace default"),
         (&["pod", "../../nodes/node-1"], 1, "there is no pod ../nodes/node-1 in the namespace .."),
         (&["why", "nobody", "-n", "kube-system"], 2, "there is no pod nobody in the namespace kube-system"),

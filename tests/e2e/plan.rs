@@ -265,7 +265,10 @@ fn plan_adds_rule_files_to_cluster_rules_unless_pruning() {
     let kubeconfig = cluster.control_plane.kubeconfig();
     cluster.create_nodes(["node-1"], &json!({}));
     let output = plan(&kubeconfig, &[], &[]);
-    assert_error(&output, "the CustomResourceDefinition is not installed");
+    assert_error(
+        &output,
+        "the CustomResourceDefinition is not installed: `node-resource-advertiser crd | kubectl apply",
+    );
     let new = [rule("a-dongle", &json!({"quantity": 5}))];
     let output = plan(&kubeconfig, &new, &[]);
     assert!(output.stdout.contains("Plan: 1 to add"), "{}{}", output.stdout, output.stderr);

@@ -54,6 +54,7 @@ fn unreachable_server_is_named_with_its_context() {
             let error = format!("cannot reach the API server: {url} (context prod): ");
             assert!(stderr.contains(&error), "{stderr}");
             assert!(stderr.ends_with(hint), "{stderr}");
+            assert!(!stderr.contains("--force"), "a server without an answer is advised around: {stderr}");
         }
     }
 }

@@ -50,6 +50,20 @@ fn scheduler_message_that_is_not_about_the_answer_is_remarked() {
 }
 
 #[test]
+fn scheduler_that_saw_more_nodes_with_too_little_is_behind() {
+    let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "2")];
+    for (message, is_behind) in [
+        ("0/2 nodes are available: 1 Insufficient example.com/dongle, 1 Too many pods.", false),
+        ("0/2 nodes are available: 2 Insufficient example.com/dongle.", true),
+    ] {
+        let pod = rejected("3", message);
+        let (found, remarks) = explained(&mut inventory(&nodes, std::slice::from_ref(&pod), vec![]), &pod);
+        assert_eq!(found, Verdict::Enough, "{message}: {remarks}");
+        assert_eq!(remarks.contains("the scheduler has yet to try again"), is_behind, "{message}: {remarks}");
+    }
+}
+
+#[test]
 fn node_with_enough_shows_what_keeps_pods_off_it() {
     let mut closed = node("node-1", &json!({}), "4");
     let taints = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "PreferNoSchedule"}]);
