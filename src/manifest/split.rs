@@ -26,6 +26,12 @@ pub(super) fn split(text: &str) -> Vec<Result<RawDocument<'_>, ParseError>> {
     raw_documents
 }
 
+/// Returns whether a line, or the rest of one, is empty or a comment.
+pub(super) fn is_comment(line: &str) -> bool {
+    let text = line.trim_start();
+    text.is_empty() || text.starts_with('#')
+}
+
 fn raw_document(text: &str, start: usize, end: usize, lines_before: usize) -> RawDocument<'_> {
     RawDocument { text: text.get(start..end).unwrap_or_default(), offset: start, lines_before, is_json: false }
 }
@@ -57,7 +63,7 @@ fn yaml(text: &str, start: usize) -> Vec<Result<RawDocument<'_>, ParseError>> {
         let line_end = line_start + line.len();
         line_number += 1;
         if let Some(rest) = line.strip_prefix("---") {
-            let is_bare = rest.trim().is_empty() || rest.trim_start().starts_with('#');
+            let is_bare = is_comment(rest);
             // Where a document begins with a separator, kubectl leaves it to the parser.
             if !is_bare || piece_start < line_start {
                 raw_documents.push(Ok(raw_document(text, piece_start, line_start, piece_line)));

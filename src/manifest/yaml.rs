@@ -13,8 +13,8 @@ use super::document::Limits;
 use super::locations::{Children, Locations};
 use super::scalar;
 use super::source::{ParseError, Span};
-use super::split::RawDocument;
-use gaps::Gaps;
+use super::split::{RawDocument, is_comment};
+use gaps::{BLANKS, Gaps};
 
 mod gaps;
 
@@ -50,12 +50,11 @@ fn early_end(text: &str) -> Option<usize> {
     let mut at = text.len() - text.trim_start_matches('\u{feff}').len();
     let mut lines = text.get(at..)?.split_inclusive(['\n', '\r']);
     let first = lines.find(|line| {
-        let is_empty = line.trim_start().is_empty() || line.trim_start().starts_with('#');
-        at += if is_empty { line.len() } else { 0 };
-        !is_empty
+        at += if is_comment(line) { line.len() } else { 0 };
+        !is_comment(line)
     })?;
     let rest = first.strip_prefix("...")?;
-    (rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n'])).then_some(at)
+    (rest.is_empty() || rest.starts_with(BLANKS)).then_some(at)
 }
 
 /// Returns whether a character may be in a YAML text, according to go-yaml's `yaml_parser_update_buffer`.

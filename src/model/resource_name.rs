@@ -107,12 +107,16 @@ pub fn is_extended(name: &str) -> bool {
 /// extended resource as `requests.<name>`.
 #[must_use]
 pub fn in_ignored_quota_key(key: &str) -> Option<&str> {
-    let prefixes = ["limits.", "limit.", "request."];
-    let name = prefixes.iter().find_map(|prefix| key.strip_prefix(prefix)).unwrap_or(key);
+    let name = without_ignored_prefix(key).unwrap_or(key);
     let domain = name.split('/').next().unwrap_or_default();
     // Counts of objects, also those of OpenShift, storage classes and device classes contain slashes too.
     let is_ignored = is_extended(name) && !["count", "openshift.io"].contains(&domain) && !domain.ends_with("k8s.io");
     is_ignored.then_some(name)
+}
+
+/// Returns what follows a prefix that quotas ignore before the name of an extended resource, if there is one.
+pub(super) fn without_ignored_prefix(key: &str) -> Option<&str> {
+    ["limits.", "limit.", "request."].iter().find_map(|prefix| key.strip_prefix(prefix))
 }
 
 /// Returns only the kind of error, to which the text is added when it is reported.

@@ -1,6 +1,6 @@
 //! Hints for words that are probably misspelled.
 
-const QUOTA_PREFIXES: [&str; 4] = ["requests.", "request.", "limits.", "limit."];
+use super::resource_name::without_ignored_prefix;
 
 /// Returns the known word that `word` was probably meant to be.
 #[must_use]
@@ -25,7 +25,7 @@ pub fn closest_resource<'t>(name: &str, known: impl IntoIterator<Item = &'t str>
         return without_domain(name, known);
     };
     let is_close = |one: &str, other: &str| one == other || closest(one, [other]).is_some();
-    let unprefixed = QUOTA_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+    let unprefixed = name.strip_prefix("requests.").or_else(|| without_ignored_prefix(name));
     let alike = known.into_iter().filter(|known| {
         let is_prefixed = unprefixed == Some(*known);
         is_prefixed

@@ -5,7 +5,7 @@
 use granit_parser::{Event, ScalarStyle, Span as Range, StructureStyle};
 
 /// What ends an anchor or a tag. Other spaces, such as U+00A0, are parts of it.
-const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+pub(super) const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// The part of a text that is not read yet, and what is before it.
 pub(super) struct Gaps<'t> {
