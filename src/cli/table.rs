@@ -51,10 +51,13 @@ impl Row {
     }
 }
 
-/// Renders lines below headings. In a terminal of this width, columns move together, and texts in the last one are wrapped.
+/// Renders lines below headings, if there are any. In a terminal of this width, columns move together, and texts in the
+/// last one are wrapped.
 pub(super) fn render(headings: &[&str], rows: &[Row], colour: bool, width: Option<usize>) -> String {
     let branches = branches(rows);
     let mut widths: Vec<_> = headings.iter().map(|heading| heading.chars().count()).collect();
+    let columns = rows.iter().map(|row| row.cells.len()).max().unwrap_or_default();
+    widths.resize(widths.len().max(columns), 0);
     for (row, branch) in rows.iter().zip(&branches) {
         for (at, (width, cell)) in widths.iter_mut().zip(&row.cells).enumerate() {
             let indent = if at == 0 { branch.chars().count() } else { 0 };
@@ -67,7 +70,9 @@ pub(super) fn render(headings: &[&str], rows: &[Row], colour: bool, width: Optio
         headings.pop();
     }
     let mut text = String::new();
-    layout.write_line(&mut text, "", &headings, colour);
+    if !headings.is_empty() {
+        layout.write_line(&mut text, "", &headings, colour);
+    }
     for (row, branch) in rows.iter().zip(&branches) {
         layout.write(&mut text, branch, &row.cells, colour);
     }
@@ -253,6 +258,12 @@ mod tests {
         {
             assert_eq!(render(&["A", "B", "C"], &rows, false, Some(width)), expected, "{width}");
         }
+    }
+
+    #[test]
+    fn table_without_headings_is_as_wide_as_its_cells() {
+        let rows = [Row::new(["a".into(), "x".into()]), Row::new(["aaa".into(), "y".into()])];
+        assert_eq!(render(&[], &rows, false, None), "a     x\naaa   y\n");
     }
 
     #[test]

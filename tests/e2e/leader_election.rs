@@ -10,7 +10,7 @@ use harness::{Cluster, Controller, SharedCluster, Signal, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::interrupted_rollout::{ONE_PATCH_AT_A_TIME, advertising_nodes, create_nodes, wait_first_patch};
-use crate::support::program;
+use crate::support::{permissions, program};
 
 const NODES: usize = 500;
 
@@ -205,4 +205,23 @@ fn controller_does_not_lead_beside_that_of_another_lease() {
     second.wait_log("this process is now the leader");
     second.stop();
     first.stop();
+}
+
+/// Nothing is known of the Leases of other namespaces: that is no reason not to lead.
+#[test]
+fn controller_that_may_not_list_all_leases_leads_with_its_own() {
+    let cluster = Cluster::shared();
+    let rules = [
+        json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}),
+        json!({"apiGroups": ["noderesource.dev"], "resources": ["nodeextendedresources"],
+            "verbs": ["get", "list", "watch"]}),
+    ];
+    permissions::grant_to(&cluster, "leads", &rules);
+    let leases = ["create", "role", "leads", "--resource", "leases", "--verb", "get,list,watch,create,update"];
+    cluster.kubectl(&leases);
+    cluster.kubectl(&["create", "rolebinding", "leads", "--role", "leads", "--user", "leads"]);
+    cluster.wait_permission("leads", "list", "nodes");
+    let controller = Controller::start_with(&cluster, &["--as", "leads"]);
+    controller.wait_log("this process is now the leader");
+    controller.stop();
 }

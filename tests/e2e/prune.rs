@@ -6,9 +6,10 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use harness::objects::{self, DONGLE, LEDGER, advertises, ledger, quantity};
-use harness::{Cluster, Controller, Output, SharedCluster};
+use harness::{Cluster, Controller, Fault, FaultProxy, Output, SharedCluster, wait_until};
 use serde_json::{Value, json};
 
 use crate::support::{SHORT_LEASE, program, rejected_patches};
@@ -333,6 +334,64 @@ fn prune_renews_its_lease_until_it_is_interrupted_while_its_announcement_is_not_
     let nodes = cluster.get(&["nodes"]);
     let kept = nodes["items"].as_array().unwrap().iter().filter(|node| node["status"]["capacity"] == zeros).count();
     assert_eq!(kept, 60);
+}
+
+#[test]
+fn prune_that_is_interrupted_finishes_what_it_has_sent_and_says_what_is_left() {
+    const NODES: usize = 150;
+    let cluster = Cluster::shared();
+    let recorded = json!({DONGLE: {"quantity": "4", "rule": "dongle"}}).to_string();
+    let nodes = (0..NODES).map(|number| {
+        let mut node = objects::node(&format!("node-{number}"), &json!({}));
+        node["metadata"]["annotations"] = json!({LEDGER: recorded});
+        node["status"] = json!({"capacity": {DONGLE: "4"}, "allocatable": {DONGLE: "4"}});
+        node
+    });
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()}).to_string());
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
+    });
+    cluster.apply(&lease.to_string());
+    // Responses take long enough that patches are on their way whenever the signal comes.
+    let proxy = FaultProxy::start(cluster.control_plane.apiserver_address().unwrap()).unwrap();
+    let kubeconfig = proxy.kubeconfig(&cluster.control_plane.kubeconfig()).unwrap();
+    let interrupted = Command::new(harness::program().unwrap())
+        .args(["prune", "--all", "--yes"])
+        .env("KUBECONFIG", kubeconfig)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    proxy.set(Some(Fault::Delay(Duration::from_millis(300))));
+    let withdrawn =
+        || cluster.get(&["nodes"])["items"].as_array().unwrap().iter().filter(|node| is_withdrawn(node)).count();
+    wait_until("prune to withdraw from a node", || Ok((withdrawn() > 0).then_some(()))).unwrap();
+    let interrupt = Command::new("kill").args(["-INT", &interrupted.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = interrupted.wait_with_output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    wait_released(&cluster);
+
+    // Nothing lands after the end, each node is withdrawn whole or not at all, and the numbers are true.
+    let left = NODES - withdrawn();
+    let whole = cluster.get(&["nodes"])["items"].as_array().unwrap().iter().all(|node| {
+        is_withdrawn(node) || advertises(node, DONGLE, "4") && ledger(node).is_some_and(|text| text == recorded)
+    });
+    assert!(whole && (1..NODES).contains(&left), "{left} of {NODES}");
+    assert_eq!(stdout.matches(": withdrew example.com/dongle").count(), NODES - left, "{stdout}");
+    let says = format!("stopped by a signal: {left} nodes are left; run prune again to withdraw the rest");
+    assert!(stderr.contains(&says), "{stderr}");
+
+    proxy.set(None);
+    let rest = prune(&cluster, &ALL);
+    assert_eq!(
+        rest.stdout.lines().last(),
+        Some(&*format!("{left} changes on {left} of {NODES} nodes")),
+        "{}",
+        rest.stderr
+    );
 }
 
 #[test]

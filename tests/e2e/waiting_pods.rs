@@ -62,6 +62,9 @@ fn why_groups_waiting_pods_by_cause() {
         |words: &[&str]| program::run(&kubeconfig, &[&["complete", "--", "why"], words].concat(), None).stdout;
     assert_eq!(completed(&["deploy/w"]), "deploy/web\n:4\n");
     assert_eq!(completed(&["-n", "kube-system", "jobs.batch/"]), ":4\n");
+    // Only pods that wait for a node are asked about.
+    assert_eq!(completed(&["fits"]), ":4\n");
+    assert!(completed(&["batch-"]).starts_with("batch-"), "{}", completed(&["batch-"]));
     let none = why(&kubeconfig, &["deployment/none"]);
     let message = "there is no deployment none in the namespace default (-n selects another)";
     assert!(none.code == 2 && none.stderr.contains(message), "{}", none.stderr);

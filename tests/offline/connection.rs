@@ -107,12 +107,24 @@ fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() 
         ("rejects", rejects, "does not accept your credentials (401 Unauthorized): log in again"),
     ] {
         let kubeconfig = kubeconfig(name, &server, "{}");
-        for (command, code) in [("top", 1), ("why", 2), ("doctor", 2), ("plan", 2), ("adopt", 1)] {
-            let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--request-timeout", "1s", command];
-            let output = crate::program(&args);
+        for (command, code) in [
+            (&["top"][..], 1),
+            (&["why"], 2),
+            (&["doctor"], 2),
+            (&["plan"], 2),
+            (&["adopt"], 1),
+            (&["prune", "--all", "--dry-run"], 1),
+            (&["prune", "--all", "--yes"], 1),
+            (&["prune", "--zeros"], 1),
+            (&["prune", "--resource", "example.com/old", "--dry-run"], 1),
+        ] {
+            let flags = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--request-timeout", "1s"];
+            let output = crate::program(&[&flags, command].concat());
             let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(code), "{name} {command}: {stderr}");
-            assert!(stderr.contains(says), "{name} {command}: {stderr}");
+            assert_eq!(output.status.code(), Some(code), "{name} {command:?}: {stderr}");
+            assert!(stderr.contains(says), "{name} {command:?}: {stderr}");
+            // No answer is no controller that is active.
+            assert!(!stderr.contains("--force"), "{name} {command:?}: {stderr}");
         }
     }
 }

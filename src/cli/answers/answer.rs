@@ -66,9 +66,12 @@ pub(crate) struct Common {
 pub(crate) struct Shown {
     /// Output format
     ///
-    /// json and yaml are an object with apiVersion and kind.
+    /// json and yaml are an object with apiVersion and kind. For columns of your own or a JSONPath, give json to jq.
     #[arg(short, long, value_enum)]
     output: Option<Output>,
+    /// Print the lines of the table only: no headings, and no sentences below
+    #[arg(long)]
+    no_headers: bool,
     #[command(flatten)]
     cluster: ReadArgs,
 }
@@ -135,10 +138,7 @@ pub(crate) trait Answer: Serialize {
         let (headings, rows) = self.table(is_wide);
         let table = match rows.is_empty() {
             true => String::new(),
-            false => {
-                let width = if is_wide { None } else { wrap::width() };
-                table::render(&headings, &rows, has_colour(&std::io::stdout()), width)
-            }
+            false => rendered(&headings, &rows, is_wide),
         };
         let lines = |remark: String| match printable(&sentence(&remark)) {
             remark if is_wide => vec![remark.into_owned()],
@@ -146,6 +146,12 @@ pub(crate) trait Answer: Serialize {
         };
         self.remarks().into_iter().flat_map(lines).fold(table, |text, line| text + &line + "\n")
     }
+}
+
+/// Returns a table as wide as the terminal, or as it is.
+fn rendered(headings: &[&str], rows: &[Row], is_wide: bool) -> String {
+    let width = if is_wide { None } else { wrap::width() };
+    table::render(headings, rows, has_colour(&std::io::stdout()), width)
 }
 
 /// The output for programs.
@@ -275,7 +281,13 @@ impl Shown {
             Some(Output::Json) => serde_json::to_string_pretty(&document).map_err(|error| failed(&error))? + "\n",
             Some(Output::Yaml) => serde_saphyr::to_string(&document).map_err(|error| failed(&error))?,
             Some(Output::Name) => answer.names().into_iter().map(|name| name + "\n").collect(),
-            None | Some(Output::Wide) => answer.text(self.output.is_some()),
+            None | Some(Output::Wide) => {
+                let is_wide = self.output.is_some();
+                match answer.table(is_wide) {
+                    (headings, rows) if self.no_headers && !headings.is_empty() => rendered(&[], &rows, is_wide),
+                    _ => answer.text(is_wide),
+                }
+            }
         })
     }
 }

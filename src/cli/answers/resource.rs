@@ -293,6 +293,19 @@ mod tests {
     }
 
     #[test]
+    fn capacity_that_differs_from_what_can_be_requested_is_shown() {
+        let mut broken = node("w-1", &json!({}), "4");
+        broken["status"]["capacity"][DONGLE] = json!("9");
+        let mut unknown = node("w-2", &json!({}), "4");
+        unknown["status"]["capacity"].as_object_mut().unwrap().remove(DONGLE);
+        let nodes = [broken, unknown, node("w-3", &json!({}), "4")];
+        let text = answer(&inventory(&nodes, &[], vec![]), DONGLE, None).unwrap().text(false);
+        let ends = |name: &str, end: &str| text.lines().any(|line| line.contains(name) && line.ends_with(end));
+        assert!(ends("w-1", "capacity 9") && ends("w-2", "capacity absent"), "{text}");
+        assert_eq!(text.matches("capacity").count(), 2, "{text}");
+    }
+
+    #[test]
     fn held_value_is_shown_with_the_last_edit_of_its_rule() {
         let hours = Timestamp::now() - SignedDuration::from_hours(30);
         let held = |edited| HeldView { rule: "dongle".to_owned(), declared: "2".to_owned(), edited }.remark();

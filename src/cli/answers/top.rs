@@ -273,6 +273,32 @@ mod tests {
     }
 
     #[test]
+    fn leftovers_are_named_with_their_nodes_and_not_shown() {
+        let zeros = |name: &str, resources: &[&str]| {
+            let mut node = node(name, &json!({}), "4");
+            for resource in resources {
+                node["status"]["capacity"][*resource] = json!("0");
+                node["status"]["allocatable"][*resource] = json!("0");
+            }
+            node
+        };
+        let nodes = [zeros("w-1", &["a.io/old", "a.io/wanted"]), zeros("w-2", &["b.io/old"])];
+        let mut waits = pod("waits", "", "0");
+        waits["spec"]["containers"][0]["resources"]["requests"] = json!({"a.io/wanted": "1"});
+        let inventory = inventory(&nodes, &[waits], vec![]);
+        let found = top(&inventory, SortBy::Resource);
+        let text = found.text(true);
+        let footer = "Not shown, because nothing but 0 is left: a.io/old, b.io/old (on w-1, w-2). To see which zeros can \
+                      go, and nothing else, run ";
+        let (table, command) = text.split_once(footer).unwrap_or_else(|| panic!("{text}"));
+        assert!(table.contains("a.io/wanted") && !table.contains("old"), "{text}");
+        for part in ["prune", "--zeros", "--dry-run", "--node w-1", "--node w-2"] {
+            assert!(command.contains(part), "{text}");
+        }
+        assert_eq!(serde_json::to_value(&found).unwrap()["leftovers"], 2);
+    }
+
+    #[test]
     fn resources_are_sorted_by_a_column() {
         let mut node = node("node-1", &json!({}), "4");
         node["status"]["allocatable"] = json!({DONGLE: "4", "example.com/a": "9", "example.com/z": "1"});

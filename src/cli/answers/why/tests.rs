@@ -64,6 +64,20 @@ fn scheduler_that_saw_more_nodes_with_too_little_is_behind() {
 }
 
 #[test]
+fn shortages_are_numbers_for_programs() {
+    let nodes = [node("node-1", &json!({}), "4"), node("node-2", &json!({}), "")];
+    let pods = [pod("holder", "node-1", "3"), pod("waits", "", "2")];
+    let rules = vec![rule("dongle", &json!({"quantity": 4, "nodeSelector": {"matchLabels": {"pool": "usb"}}}))];
+    let why = explain(&subject(inventory(&nodes, &pods, rules), &pods[1]), None);
+    let shortages = |at: usize| serde_json::to_value(&why.nodes[at]).unwrap()["shortages"].clone();
+    let short = json!([{"resource": DONGLE, "requested": "2", "allocatable": "4", "free": "1", "most": "4",
+        "pods": ["default/holder (3)"]}]);
+    assert_eq!(shortages(0), short);
+    let absent = json!([{"resource": DONGLE, "requested": "2", "allocatable": "0", "free": "0", "most": "0"}]);
+    assert_eq!(shortages(1), absent);
+}
+
+#[test]
 fn node_with_enough_shows_what_keeps_pods_off_it() {
     let mut closed = node("node-1", &json!({}), "4");
     let taints = json!([{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "PreferNoSchedule"}]);
