@@ -102,6 +102,9 @@ fn why_counts_the_nodes_that_the_scheduler_rejects() {
     assert_eq!(rejected, 4, "asks-5 and asks-6 fit");
 
     let top = ask_json(&kubeconfig, &["top"]);
+    let lines = ask(&kubeconfig, &["top", "--no-headers"]).stdout;
+    assert_eq!(lines.lines().count(), top["resources"].as_array().unwrap().len(), "{lines}");
+    assert!(!lines.contains("RESOURCE") && lines.lines().all(|line| line.contains('/')), "{lines}");
     let dongle = item(&top["resources"], "resource", DONGLE);
     assert_eq!(dongle["total"], "1010", "{dongle:#}");
     assert_eq!((&dongle["requested"], &dongle["pending"]["pods"]), (&json!("10"), &json!(4)), "{dongle:#}");

@@ -130,6 +130,29 @@ fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() 
 }
 
 #[test]
+fn requests_carry_whom_they_impersonate() {
+    let echoes = serving(|mut stream| {
+        let mut request = [0; 4096];
+        let read = stream.read(&mut request).unwrap_or_default();
+        let request = String::from_utf8_lossy(&request[..read]).to_lowercase();
+        let mut headers: Vec<_> = request.lines().filter(|line| line.starts_with("impersonate-")).collect();
+        headers.sort_unstable();
+        let status = format!(
+            r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 400, "reason": "BadRequest",
+                "message": "{}"}}"#,
+            headers.join("; ")
+        );
+        let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close";
+        let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{status}", status.len());
+    });
+    let kubeconfig = kubeconfig("echoes", &echoes, "{}");
+    let flags = ["--as", "jane", "--as-uid", "7", "--as-group", "dev", "--as-group", "ops"];
+    let stderr = fail("adopt", &kubeconfig, &flags);
+    let whom = "impersonate-group: dev; impersonate-group: ops; impersonate-uid: 7; impersonate-user: jane";
+    assert!(stderr.contains(whom), "{stderr}");
+}
+
+#[test]
 fn address_of_a_server_needs_no_kubeconfig_and_no_scheme() {
     let url = serving(|stream| {
         // Until the client gives up.
