@@ -138,8 +138,11 @@ pub enum Error {
     #[error("the rules have errors; correct them first")]
     InvalidRules,
     /// Files that may hold rules cannot be read, which has been reported.
-    #[error("files that you name or that mention rules cannot be read: correct them, or skip them with --exclude")]
+    #[error("files that may hold rules cannot be read: correct them, or skip them with --exclude")]
     UnreadableFiles,
+    /// No file can be read, which has been reported.
+    #[error("nothing in -f can be read: correct the files, or name others")]
+    NothingReadable,
     /// The files have no rule, so they are probably the wrong files.
     #[error("no NodeExtendedResource found in the files given with -f")]
     NoRules,

@@ -41,7 +41,7 @@ use render::{Format, TableLimits};
 pub(super) struct Args {
     /// YAML or JSON files with rules, folders with such files, or - for standard input
     ///
-    /// Objects of other kinds are skipped, and in folders unreadable files that mention no rule. A rule that is not in the cluster yet counts as the youngest.
+    /// Objects of other kinds and unreadable files that mention no rule are skipped. A rule that is not in the cluster yet counts as the youngest.
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     rules: Vec<PathBuf>,
     /// Read subfolders of the folders in -f too

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::error::Error;
 use super::message::print_notes;
 use super::output::has_colour;
-use crate::manifest::{self, Document, Exclude, Glob, Inputs, Limits};
+use crate::manifest::{self, Document, Exclude, Glob, Inputs, Limits, ReadError};
 use crate::planner::rules::Rule;
 use crate::validate::{Format, Severity, Validator};
 
@@ -46,20 +46,24 @@ pub(super) fn read(inputs: &Inputs) -> Result<Vec<Rule>, Error> {
 /// As in [`read`].
 pub(super) fn read_beside(inputs: &Inputs, see: &mut dyn FnMut(&Document)) -> Result<Vec<Rule>, Error> {
     let mut validator = Validator::new().map_err(Error::Validation)?;
-    let mut unreadable = Vec::<String>::new();
+    let mut others = UnreadableOthers::default();
     let mut files = manifest::read(inputs, &Limits::default(), &mut |document| match document {
-        Err(error) if !error.may_hold_rules => {
-            let file = error.location.file();
-            if unreadable.last().is_none_or(|last| last != file) {
-                unreadable.push(file.to_owned());
-            }
-        }
+        Err(error) if !error.may_hold_rules => others.add(error),
         document => {
-            document.iter().for_each(&mut *see);
+            if let Ok(document) = &document {
+                others.is_beside = true;
+                others.errors.clear();
+                see(document);
+            }
             validator.take(document);
         }
     });
-    files.unreadable = unreadable;
+    let is_alone = !others.errors.is_empty();
+    match is_alone {
+        // The notes about what is skipped would hide that nothing is left.
+        true => others.errors.into_iter().for_each(|error| validator.take(Err(error))),
+        false => files.unreadable = others.files,
+    }
     let (rules, report) = validator.into_rules(files);
     if report.diagnostics.is_empty() {
         print_notes(&report.files.notes());
@@ -70,6 +74,9 @@ pub(super) fn read_beside(inputs: &Inputs, see: &mut dyn FnMut(&Document)) -> Re
     if report.count(Severity::Error) > 0 {
         return Err(Error::InvalidRules);
     }
+    if is_alone {
+        return Err(Error::NothingReadable);
+    }
     if report.count(Severity::Unreadable) > 0 {
         return Err(Error::UnreadableFiles);
     }
@@ -77,4 +84,26 @@ pub(super) fn read_beside(inputs: &Inputs, see: &mut dyn FnMut(&Document)) -> Re
         return Err(Error::NoRules);
     }
     Ok(rules)
+}
+
+/// What cannot be read and mentions no rule.
+#[derive(Default)]
+struct UnreadableOthers {
+    files: Vec<String>,
+    /// Whether something else has been read.
+    is_beside: bool,
+    /// Kept only while nothing else has been read, since they hold the texts.
+    errors: Vec<ReadError>,
+}
+
+impl UnreadableOthers {
+    fn add(&mut self, error: ReadError) {
+        let file = error.location.file();
+        if self.files.last().is_none_or(|last| last != file) {
+            self.files.push(file.to_owned());
+        }
+        if !self.is_beside {
+            self.errors.push(error);
+        }
+    }
 }

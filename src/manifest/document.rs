@@ -56,7 +56,7 @@ pub struct ReadError {
     pub location: SourceLocation,
     /// The reason.
     pub reason: String,
-    /// Whether it may hold rules: it mentions them, is given by name, or is there and cannot be opened.
+    /// Whether it may hold rules: it mentions them, comes from standard input or a pipe, or cannot be opened.
     pub may_hold_rules: bool,
 }
 

@@ -45,7 +45,7 @@ pub fn read(inputs: &Inputs, limits: &Limits, take: &mut dyn FnMut(Result<Docume
     for path in &inputs.paths {
         if path.as_os_str() == "-" {
             if let Some(stdin) = stdin.take() {
-                reader.file("<stdin>", true, Ok(stdin));
+                reader.file("<stdin>", Origin::Stream, Ok(stdin));
             }
         } else {
             reader.path(path, true, 0);
@@ -110,7 +110,8 @@ impl Document {
             (false, true) => "kind, as text",
         };
         let reason = format!("not a Kubernetes object: it needs {missing}");
-        Err(ReadError { location: self.location(&ValuePath::default()), reason, may_hold_rules: true })
+        let may_hold_rules = self.is_rule();
+        Err(ReadError { location: self.location(&ValuePath::default()), reason, may_hold_rules })
     }
 
     /// Returns whether the document is meant as a rule.
@@ -154,6 +155,17 @@ impl RepeatedKeys {
     fn outside(self) -> Option<ParseError> {
         self.keys.into_iter().zip(self.inside).find(|(_, inside)| !inside).map(|(key, _)| key)
     }
+}
+
+/// Where a text comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A file in a folder, which may hold anything.
+    Folder,
+    /// A file that is given by name, maybe by a pattern of the shell.
+    Named,
+    /// Standard input, or a pipe. Somebody made its text for this command, so that all of it counts.
+    Stream,
 }
 
 struct Reader<'t> {
@@ -208,7 +220,12 @@ impl Reader<'_> {
         if is_patch {
             return self.files.patches.push(name);
         }
-        self.file(&name, named, File::open(path));
+        let origin = match named {
+            false => Origin::Folder,
+            true if metadata.is_file() => Origin::Named,
+            true => Origin::Stream,
+        };
+        self.file(&name, origin, File::open(path));
     }
 
     fn folder(&mut self, path: &Path, name: &str, depth: usize) {
@@ -255,7 +272,7 @@ impl Reader<'_> {
         }
     }
 
-    fn file(&mut self, name: &str, named: bool, file: io::Result<impl Read>) {
+    fn file(&mut self, name: &str, origin: Origin, file: io::Result<impl Read>) {
         self.files.names.push(name.to_owned());
         let mut file = match file {
             Ok(file) => file,
@@ -266,24 +283,25 @@ impl Reader<'_> {
         // One byte beyond the limit shows that the file is longer.
         match file.by_ref().take(most + 1).read_to_end(&mut bytes) {
             Ok(read) if read as u64 <= most => self.left -= read as u64,
-            Ok(_) => return self.too_large(name, named, bytes.as_slice().chain(file)),
+            Ok(_) => return self.too_large(name, origin, bytes.as_slice().chain(file)),
             Err(error) => return self.unreadable(name, cannot("read", &error), true),
         }
         match String::from_utf8(bytes) {
-            Ok(text) => self.text(name, text, named),
+            Ok(text) => self.text(name, text, origin),
             Err(error) => {
                 let text = lossy(error.as_bytes());
-                match named || may_hold_objects(&text) {
-                    true => self.not_text(name, error, named || mentions_rules(&text)),
+                match origin != Origin::Folder || may_hold_objects(&text) {
+                    true => self.not_text(name, error, origin == Origin::Stream || mentions_rules(&text)),
                     false => self.skip(name),
                 }
             }
         }
     }
 
-    fn too_large(&mut self, name: &str, named: bool, text: impl Read) {
-        let meaning = if named { Meaning::Rules } else { meaning(text) };
-        if meaning == Meaning::Other {
+    fn too_large(&mut self, name: &str, origin: Origin, text: impl Read) {
+        // A stream may have no end.
+        let meaning = if origin == Origin::Stream { Meaning::Rules } else { meaning(text) };
+        if meaning == Meaning::Other && origin == Origin::Folder {
             return self.skip(name);
         }
         let Limits { file, total, .. } = self.limits;
@@ -294,11 +312,13 @@ impl Reader<'_> {
         self.unreadable(name, reason, meaning == Meaning::Rules);
     }
 
-    fn text(&mut self, name: &str, text: String, named: bool) {
+    fn text(&mut self, name: &str, text: String, origin: Origin) {
         let (take, skipped) = (&mut *self.take, &mut self.files.skipped);
         let (length, mut is_kept) = (text.len() as u64, false);
+        let (in_folder, is_stream) = (origin == Origin::Folder, origin == Origin::Stream);
+        let of_source = |error: ReadError| ReadError { may_hold_rules: is_stream || error.may_hold_rules, ..error };
         // Determined once per file: it searches the whole text, and there may be as many errors as lines.
-        let mut meant = named.then_some(true);
+        let mut meant = (!in_folder).then_some(true);
         documents(name, text, self.limits, &mut |document| match document {
             Err(error) if meant.is_none() && !may_hold_objects(error.location.file_text()) => {
                 meant = Some(false);
@@ -308,15 +328,15 @@ impl Reader<'_> {
             Err(_) if meant == Some(false) => {}
             Err(error) => {
                 (meant, is_kept) = (Some(true), true);
-                take(Err(ReadError { may_hold_rules: named || error.may_hold_rules, ..error }));
+                take(Err(of_source(error)));
             }
-            Ok(document) if !named && document.is_something_else() => {
+            Ok(document) if in_folder && document.is_something_else() => {
                 is_kept = true;
                 skipped.push(document.location(&ValuePath::default()));
             }
             Ok(document) => {
                 is_kept = true;
-                take(document.checked());
+                take(document.checked().map_err(of_source));
             }
         });
         if !is_kept {
