@@ -47,6 +47,11 @@ impl Selection {
             }
         }
     }
+
+    /// Returns whether the other selection, by labels too, selects every node that this one does.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        within(self.requirements(), other.requirements())
+    }
 }
 
 /// Returns whether no labels can meet both lists. Labels with different keys are independent, so it checks one key at a

@@ -2,11 +2,54 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde_json::Value;
 
 use super::difference::{Comparison, Difference};
 use super::overlay::{KIND, NodeOverlay, OverlayRequirement};
 use crate::model::quantity::Quantity;
+use crate::planner::overlap::Overlap;
+use crate::planner::selector::Selection;
+
+/// An overlay that this program did not print.
+struct Other<'t> {
+    overlay: &'t NodeOverlay,
+    requirements: BTreeSet<OverlayRequirement>,
+    /// What it applies to; `None` if it has an operator that only Karpenter has.
+    selection: Option<Selection>,
+}
+
+impl<'t> Other<'t> {
+    fn new(overlay: &'t NodeOverlay) -> Self {
+        let requirements = canonical(&overlay.spec.requirements);
+        Self { overlay, requirements, selection: selection(overlay) }
+    }
+
+    fn name(&self) -> &str {
+        &self.overlay.metadata.name
+    }
+
+    /// Returns the resources that this overlay and one of ours have, each with both quantities, as written.
+    fn shared<'o>(&'o self, ours: &'o NodeOverlay) -> impl Iterator<Item = Shared<'o>> {
+        resources(ours).filter_map(move |resource| {
+            let [expected, found] = [ours, self.overlay].map(|overlay| amount(overlay, resource));
+            Some(Shared { resource, expected: expected?, found: found? })
+        })
+    }
+}
+
+/// A resource that two overlays have.
+struct Shared<'t> {
+    resource: &'t str,
+    expected: String,
+    found: String,
+}
+
+impl Shared<'_> {
+    fn is_equal(&self) -> bool {
+        quantity(Some(&self.expected)) == quantity(Some(&self.found))
+    }
+}
 
 /// Compares the overlays that the rules need with those that exist. Others count only where they take the effect of
 /// one of ours.
@@ -15,10 +58,10 @@ pub(crate) fn compare(expected: &[NodeOverlay], found: &[NodeOverlay]) -> Compar
     let by_name: BTreeMap<_, _> = found.iter().map(|overlay| (&*overlay.metadata.name, overlay)).collect();
     let names: BTreeSet<_> = expected.iter().map(|overlay| &*overlay.metadata.name).collect();
     let mut by_weight = BTreeMap::<_, Vec<&NodeOverlay>>::new();
-    let others: Vec<_> =
-        found.iter().filter(|other| !other.is_ours() && !names.contains(&*other.metadata.name)).collect();
-    for other in &others {
-        by_weight.entry(other.spec.weight.unwrap_or_default()).or_default().push(other);
+    let others = found.iter().filter(|other| !other.is_ours() && !names.contains(&*other.metadata.name));
+    let others: Vec<_> = others.map(Other::new).collect();
+    for Other { overlay, .. } in &others {
+        by_weight.entry(overlay.spec.weight.unwrap_or_default()).or_default().push(overlay);
     }
     for overlay in expected {
         let object = object(overlay);
@@ -30,6 +73,7 @@ pub(crate) fn compare(expected: &[NodeOverlay], found: &[NodeOverlay]) -> Compar
                 differences.extend(rejected(found));
             }
         }
+        differences.extend(heavier(overlay, &others, by_name.contains_key(&*overlay.metadata.name)));
         for other in overlay.spec.weight.and_then(|weight| by_weight.get(&weight)).into_iter().flatten() {
             let shared = resources(overlay).find(|name| resources(other).any(|other| other == *name));
             differences.extend(shared.map(|resource| {
@@ -49,24 +93,71 @@ pub(crate) fn compare(expected: &[NodeOverlay], found: &[NodeOverlay]) -> Compar
     Comparison { differences, compared: expected.len(), notes: Vec::new() }
 }
 
-/// Describes an overlay that does not exist, by what one of others does in its place.
-fn missing(overlay: &NodeOverlay, others: &[&NodeOverlay]) -> String {
+/// Describes an overlay that does not exist, by what one of others does in its place: one of the same selection, or one
+/// that selects more.
+fn missing(overlay: &NodeOverlay, others: &[Other<'_>]) -> String {
     let requirements = canonical(&overlay.spec.requirements);
-    let alike = others.iter().filter(|other| canonical(&other.spec.requirements) == requirements);
-    let mut amounts = alike.flat_map(|other| {
-        let shared = resources(overlay).filter_map(|name| Some((name, amount(overlay, name)?, amount(other, name)?)));
-        shared.map(|amounts| (&other.metadata.name, amounts)).collect::<Vec<_>>()
+    let alike = others.iter().find_map(|other| {
+        let shared = other.shared(overlay).next().filter(|_| other.requirements == requirements)?;
+        Some((other, "", "apply this one, and delete that one", shared))
     });
-    match amounts.next() {
+    let own = selection(overlay);
+    let broader = || {
+        others.iter().find_map(|other| {
+            let is_broader = own.as_ref()?.is_within(other.selection.as_ref()?);
+            let shared = other.shared(overlay).next().filter(|_| is_broader)?;
+            Some((other, ", which selects more,", "apply this one", shared))
+        })
+    };
+    match alike.or_else(broader) {
         None => "it does not exist: Karpenter creates no node for a pod that requests the resource".to_owned(),
-        Some((other, (_, expected, found))) if quantity(Some(&expected)) == quantity(Some(&found)) => {
-            format!("it does not exist, and NodeOverlay {other} has its effect: apply this one, and delete that one")
+        Some((other, which, advice, shared)) if shared.is_equal() => {
+            format!("it does not exist, and NodeOverlay {}{which} has its effect: {advice}", other.name())
         }
-        Some((other, (name, expected, found))) => format!(
-            "it does not exist, and NodeOverlay {other} has {found} of {name}, not {expected}: apply this one, and \
-             delete that one"
+        Some((other, which, advice, Shared { resource, expected, found })) => format!(
+            "it does not exist, and NodeOverlay {}{which} has {found} of {resource}, not {expected}: {advice}",
+            other.name()
         ),
     }
+}
+
+/// Reports overlays of others that Karpenter prefers to one of ours, and that have another quantity.
+fn heavier(overlay: &NodeOverlay, others: &[Other<'_>], exists: bool) -> Vec<Difference> {
+    let requirements = canonical(&overlay.spec.requirements);
+    let own = selection(overlay);
+    let may_meet = |other: &Other<'_>| match (&own, &other.selection) {
+        (Some(own), Some(other)) => own.overlap(other) != Overlap::Never,
+        _ => true,
+    };
+    let heavier = others.iter().filter(|other| {
+        let is_named = !exists && other.requirements == requirements;
+        other.overlay.spec.weight > overlay.spec.weight && !is_named && may_meet(other)
+    });
+    let different = heavier.filter_map(|other| {
+        let Shared { resource, expected, found } = other.shared(overlay).find(|shared| !shared.is_equal())?;
+        let message = format!(
+            "NodeOverlay {} has a higher weight, and {found} of {resource}, not {expected}: where both apply, Karpenter \
+             uses that one",
+            other.name()
+        );
+        Some(Difference::of_object(object(overlay), message))
+    });
+    different.collect()
+}
+
+/// Returns what an overlay applies to, if labels have all of its operators.
+fn selection(overlay: &NodeOverlay) -> Option<Selection> {
+    if overlay.spec.requirements.is_empty() {
+        return Some(Selection::All);
+    }
+    let requirements = overlay.spec.requirements.iter().cloned();
+    let expressions = requirements.map(|OverlayRequirement { key, operator, values }| LabelSelectorRequirement {
+        key,
+        operator,
+        values: (!values.is_empty()).then_some(values),
+    });
+    let selector = LabelSelector { match_expressions: Some(expressions.collect()), match_labels: None };
+    Selection::new(Some(&selector), None, None).ok()
 }
 
 /// Returns the quantity of a resource, as written.
@@ -263,7 +354,25 @@ mod tests {
                 json!({"weight": 9, "capacity": {"example.com/dongle": 5}}),
                 "it does not exist, and NodeOverlay theirs has 5 of example.com/dongle, not 4",
             ),
-            (json!({"weight": 9, "requirements": []}), "it does not exist: Karpenter creates no node"),
+            (
+                json!({"weight": 9, "requirements": [{"key": "c", "operator": "Exists"}]}),
+                "it does not exist: Karpenter creates no node",
+            ),
+            (
+                json!({"weight": 9, "requirements": []}),
+                "it does not exist, and NodeOverlay theirs, which selects more, has its effect: apply this one",
+            ),
+            (
+                json!({
+                    "weight": 9, "requirements": [{"key": "a", "operator": "In", "values": ["x", "y", "z"]}],
+                    "capacity": {"example.com/dongle": 5},
+                }),
+                "it does not exist, and NodeOverlay theirs, which selects more, has 5 of example.com/dongle, not 4: apply",
+            ),
+            (
+                json!({"weight": 9, "requirements": [{"key": "a", "operator": "Gt", "values": ["1"]}]}),
+                "it does not exist: Karpenter creates no node",
+            ),
         ] {
             let found = theirs(spec);
             assert!(found[0].starts_with(&format!("NodeOverlay dongle: {message}")), "{found:?}");
@@ -277,5 +386,42 @@ mod tests {
         assert!(conflict.len() == 1 && conflict[0].starts_with(why), "{conflict:?}");
         let other = json!({"capacity": {"example.com/dongle": null, "example.com/key": 1}});
         assert_eq!(messages(&[own(), foreign(other)]), [""; 0], "another resource");
+    }
+
+    #[test]
+    fn overlay_of_another_that_weighs_more_is_named_if_its_quantity_differs() {
+        let expected = overlay("dongle", json!({"spec": {"weight": 9}}));
+        let found = |exists: bool, spec: Value| {
+            let theirs = json!({"metadata": {"labels": null}, "spec": {"weight": 10}});
+            let mut theirs = overlay("theirs", theirs);
+            let mut changed = serde_json::to_value(&theirs.spec).unwrap();
+            json_patch::merge(&mut changed, &spec);
+            theirs.spec = serde_json::from_value(changed).unwrap();
+            let own = exists.then(|| expected.clone());
+            let found: Vec<_> = own.into_iter().chain([theirs]).collect();
+            let comparison = compare(std::slice::from_ref(&expected), &found);
+            comparison.differences.into_iter().map(|it| it.message).collect::<Vec<_>>()
+        };
+        let five = json!({"example.com/dongle": "5"});
+        let of_a = |operator: &str, values: &[&str]| json!([{"key": "a", "operator": operator, "values": values}]);
+        let named = "NodeOverlay theirs has a higher weight, and 5 of example.com/dongle, not 4: where both apply, \
+                     Karpenter uses that one";
+        for (spec, is_named) in [
+            (json!({"capacity": five}), true),
+            (json!({"capacity": five, "requirements": []}), true),
+            (json!({"capacity": five, "requirements": of_a("In", &["x"])}), true),
+            (json!({"capacity": five, "requirements": of_a("Gt", &["1"])}), true),
+            (json!({"capacity": five, "requirements": of_a("In", &["z"])}), false),
+            (json!({"capacity": five, "weight": 8}), false),
+            (json!({"capacity": five, "weight": null}), false),
+            (json!({}), false),
+            (json!({"capacity": {"example.com/dongle": null, "example.com/key": "5"}}), false),
+        ] {
+            let messages = found(true, spec.clone());
+            assert_eq!(messages, is_named.then_some(named).into_iter().collect::<Vec<_>>(), "{spec}");
+        }
+        let missing = found(false, json!({"capacity": five}));
+        assert!(missing.len() == 1 && missing[0].starts_with("it does not exist, and"), "{missing:?}");
+        assert_eq!(found(false, json!({"capacity": five, "requirements": []}))[1..], [named]);
     }
 }
