@@ -27,8 +27,11 @@ pub(super) struct RuleFiles {
 
 impl RuleFiles {
     pub(super) fn inputs(&self) -> Inputs {
-        let exclude = Exclude::from(self.exclude.clone());
-        Inputs { paths: self.paths.clone(), recursive: self.recursive, exclude }
+        Inputs { paths: self.paths.clone(), recursive: self.recursive, exclude: self.exclude() }
+    }
+
+    pub(super) fn exclude(&self) -> Exclude {
+        Exclude::from(self.exclude.clone())
     }
 }
 

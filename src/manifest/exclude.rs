@@ -25,7 +25,9 @@ impl From<Vec<Glob>> for Exclude {
 }
 
 impl Exclude {
-    pub(super) fn matches(&self, path: &Path) -> bool {
+    /// Returns whether a path is excluded, whatever the folders that it is in.
+    #[must_use]
+    pub fn matches(&self, path: &Path) -> bool {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let path = path.to_string_lossy();
         let path = path.strip_prefix("./").unwrap_or(&path).trim_end_matches('/');

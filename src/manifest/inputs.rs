@@ -30,6 +30,8 @@ pub struct Files {
     pub folders: Vec<String>,
     /// Files in folders that cannot be read and mention no rule, where a command needs the rules only.
     pub unreadable: Vec<String>,
+    /// Files in folders that cannot be read and hold nothing to compare, where a command compares.
+    pub incomparable: Vec<String>,
 }
 
 impl Files {
@@ -49,6 +51,12 @@ impl Files {
                 &self.unreadable,
                 "unreadable file without rules skipped",
                 "unreadable files without rules skipped",
+                " (validate reports why)",
+            ),
+            (
+                &self.incomparable,
+                "unreadable file skipped that holds nothing to compare",
+                "unreadable files skipped that hold nothing to compare",
                 " (validate reports why)",
             ),
             (&self.folders, "subfolder not read", "subfolders not read", " (read them with -R)"),

@@ -12,9 +12,10 @@ use serde_json::Value;
 use crate::cli::autoscaler::error::AutoscalerError;
 use crate::cli::autoscaler::forms::Form;
 use crate::cli::autoscaler::tags::Tags;
+use crate::cli::message::print_notes;
 use crate::inspect::lists;
 use crate::inspect::overlays::overlay::{KIND, NodeOverlay, OVERLAYS};
-use crate::manifest::{self, Inputs, Limits};
+use crate::manifest::{self, Exclude, Files, Inputs, Limits, ReadError};
 
 /// The group of Cluster API's objects.
 const CLUSTER_API: &str = "/apis/cluster.x-k8s.io";
@@ -22,6 +23,12 @@ const CLUSTER_API: &str = "/apis/cluster.x-k8s.io";
 /// The objects of Cluster API that are node groups; a MachineSet only if nothing owns it.
 const MACHINES: [(&str, &str); 3] =
     [("MachineDeployment", "machinedeployments"), ("MachinePool", "machinepools"), ("MachineSet", "machinesets")];
+
+/// What a file contains that is meant as one of these, or as a Cluster with a topology.
+const MACHINE_TEXTS: [&str; 4] = ["cluster.x-k8s.io", "MachineDeployment", "MachinePool", "MachineSet"];
+
+/// The kind of Gardener's objects with worker pools.
+const SHOOT: &str = "Shoot";
 
 /// The tags, labels or annotations of a node group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +39,8 @@ pub(crate) struct Pairs {
 }
 
 /// Reads the NodeOverlays in a file or folder.
-pub(crate) fn overlays(path: &Path) -> Result<Vec<NodeOverlay>, AutoscalerError> {
-    let overlays = objects(path)?.into_iter().filter(|object| object["kind"] == KIND);
+pub(crate) fn overlays(path: &Path, exclude: &Exclude) -> Result<Vec<NodeOverlay>, AutoscalerError> {
+    let overlays = objects(path, exclude, &[KIND])?.into_iter().filter(|object| object["kind"] == KIND);
     let decoded = overlays.map(|object| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let odd = |error: serde_json::Error| unreadable(&format!("{}: {KIND} {name}", path.display()), &error);
@@ -55,15 +62,15 @@ pub(crate) async fn cluster_overlays(client: &Client) -> Result<Vec<NodeOverlay>
     })
 }
 
-/// Reads what a file says of a group.
-pub(crate) fn pairs(form: Form, path: &Path, group: Option<&str>) -> Result<Pairs, AutoscalerError> {
+/// Reads what a file says of a group; for Cluster API and Gardener, also a folder.
+pub(crate) fn pairs(form: Form, path: &Path, exclude: &Exclude, group: Option<&str>) -> Result<Pairs, AutoscalerError> {
     let name = path.display().to_string();
     let Form::Tags(tags) = form else {
-        let objects = objects(path)?;
-        return match form {
-            Form::Gardener => worker(&objects, group).map_err(|why| unreadable(&name, &why)),
-            _ => machines(&objects, group).map_err(|why| unreadable(&name, &why)),
+        let pairs = match form {
+            Form::Gardener => worker(&objects(path, exclude, &[SHOOT])?, group),
+            _ => machines(&objects(path, exclude, &MACHINE_TEXTS)?, group),
         };
+        return pairs.map_err(|why| unreadable(&name, &why));
     };
     let value = value(path)?;
     let pairs = match tags {
@@ -108,22 +115,55 @@ fn unreadable(place: &str, why: &dyn std::fmt::Display) -> AutoscalerError {
     AutoscalerError::Check(format!("{place}: {why}"))
 }
 
-/// Reads the Kubernetes objects in a file or folder.
-fn objects(path: &Path) -> Result<Vec<Value>, AutoscalerError> {
-    let mut result = Ok(Vec::new());
-    let inputs = Inputs { paths: vec![path.to_owned()], ..Inputs::default() };
-    manifest::read(&inputs, &Limits::default(), &mut |document| match (&mut result, document) {
-        (Ok(objects), Ok(document)) => objects.push(document.value),
-        (Ok(_), Err(error)) => {
-            let place = match error.location.start() {
-                Some((line, column)) => format!("{}:{line}:{column}", error.location.file()),
-                None => error.location.file().to_owned(),
-            };
-            result = Err(unreadable(&place, &error.reason));
+/// Reads the Kubernetes objects in a file or folder. In a folder, a note names the unreadable files that contain none of
+/// these texts, without which they hold nothing to compare.
+fn objects(path: &Path, exclude: &Exclude, texts: &[&str]) -> Result<Vec<Value>, AutoscalerError> {
+    // What is skipped among the rules may be what to compare with.
+    let exclude = if path.is_dir() && !exclude.matches(path) { exclude.clone() } else { Exclude::default() };
+    let inputs = Inputs { paths: vec![path.to_owned()], exclude, ..Inputs::default() };
+    let (mut objects, mut fatal, mut skipped) = (Vec::new(), None, None);
+    let mut others = Vec::<String>::new();
+    let advice = if path.is_dir() { ": correct it, or skip it with --exclude" } else { "" };
+    let files = manifest::read(&inputs, &Limits::default(), &mut |document| match document {
+        _ if fatal.is_some() => {}
+        Ok(document) => objects.push(document.value),
+        Err(error) if path.is_dir() && holds_nothing(&error, texts) => {
+            if others.last().is_none_or(|last| last != error.location.file()) {
+                others.push(error.location.file().to_owned());
+            }
+            skipped.get_or_insert_with(|| located(&error, advice));
         }
-        (Err(_), _) => {}
+        Err(error) => fatal = Some(located(&error, advice)),
     });
-    result
+    if files.names.is_empty() {
+        fatal = Some(unreadable(&path.display().to_string(), &"--exclude leaves no file of it"));
+    }
+    // A comparison with nothing would find everything missing.
+    let error = fatal.or(skipped.filter(|_| objects.is_empty()));
+    if let Some(error) = error {
+        return Err(error);
+    }
+    print_notes(&Files { incomparable: others, ..Files::default() }.notes());
+    Ok(objects)
+}
+
+/// Returns whether something unreadable has a text, and that contains none of these.
+fn holds_nothing(error: &ReadError, texts: &[&str]) -> bool {
+    // In UTF-16, letters have zeros between them.
+    let text = error.location.file_text().replace('\0', "");
+    match text.is_empty() {
+        // Such as a link that leads nowhere.
+        true => !error.may_hold_rules && !Path::new(error.location.file()).exists(),
+        false => !texts.iter().any(|name| text.contains(name)),
+    }
+}
+
+fn located(error: &ReadError, advice: &str) -> AutoscalerError {
+    let place = match error.location.start() {
+        Some((line, column)) => format!("{}:{line}:{column}", error.location.file()),
+        None => error.location.file().to_owned(),
+    };
+    unreadable(&place, &format!("{}{advice}", error.reason))
 }
 
 /// Reads a file of YAML or JSON of any content.
@@ -286,7 +326,7 @@ fn machines(objects: &[Value], group: Option<&str>) -> Result<Pairs, String> {
 
 /// Returns the virtual capacity of a worker pool.
 fn worker(objects: &[Value], group: Option<&str>) -> Result<Pairs, String> {
-    let shoots = objects.iter().filter(|object| object["kind"] == "Shoot");
+    let shoots = objects.iter().filter(|object| object["kind"] == SHOOT);
     let workers = shoots.filter_map(|shoot| shoot.pointer("/spec/provider/workers")?.as_array()).flatten();
     let worker =
         only(workers.filter(|worker| group.is_none_or(|group| worker["name"] == group)), "worker pool", group)?;
