@@ -39,7 +39,15 @@ impl Violation {
             Some(Step::Key(key)) => placeholder(key),
             _ => None,
         };
-        value.and_then(Value::as_str).and_then(placeholder).or(key).map(str::to_owned)
+        let inside = match value {
+            Some(Value::String(text)) => placeholder(text),
+            // Which of the keys is none of a label, the rule of the map does not say.
+            Some(Value::Object(labels)) if self.code == Code::LabelKey => {
+                labels.keys().find_map(|key| placeholder(key))
+            }
+            _ => None,
+        };
+        inside.or(key).map(str::to_owned)
     }
 
     pub(super) fn at_key(self) -> Self {
