@@ -154,6 +154,10 @@ fn read_text<T: Trimmed>(name: &str, mut head: Vec<u8>, source: impl Read, take:
         return Err(content(name.to_owned(), reason));
     }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head);
+    if is_described(text) {
+        let reason = format!("this is what kubectl describe prints for people: use {}", T::COMMAND);
+        return Err(content(name.to_owned(), reason));
+    }
     let mut other = None;
     if text.trim_ascii_start().starts_with(b"{") || text.trim_ascii_start().starts_with(b"[") {
         let rest = BufReader::with_capacity(BUFFER, Cursor::new(text.to_vec()).chain(source));
@@ -167,7 +171,7 @@ fn read_text<T: Trimmed>(name: &str, mut head: Vec<u8>, source: impl Read, take:
         yaml(name, head, &limits, &mut take, &mut other)?;
     }
     if count == 0 {
-        let other = other.map(|kind| format!(", but a {}", excerpt(&kind))).unwrap_or_default();
+        let other = other.map(|kind| format!(", but {} {}", article(&kind), excerpt(&kind))).unwrap_or_default();
         return Err(content(name.to_owned(), format!("no {} found{other}", T::KIND)));
     }
     Ok(())
@@ -183,6 +187,19 @@ fn wide_encoding(head: &[u8]) -> Option<&'static str> {
         [1..=255, 0, 1..=255, 0, ..] | [0, 1..=255, 0, 1..=255, ..] => Some("UTF-16"),
         _ => None,
     }
+}
+
+/// Returns whether a text begins like what `kubectl describe` prints of a node or a pod.
+fn is_described(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.trim_start().lines();
+    let is_named = lines.next().is_some_and(|line| line.starts_with("Name:  "));
+    is_named && lines.next().is_some_and(|line| line.starts_with("Roles:  ") || line.starts_with("Namespace:  "))
+}
+
+/// Returns the article of a kind.
+fn article(kind: &str) -> &'static str {
+    if kind.starts_with(['A', 'E', 'I', 'O', 'U']) { "an" } else { "a" }
 }
 
 fn content(place: String, reason: String) -> FileError {
@@ -299,7 +316,7 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
         let other = other_list::<T>(&fields);
         if is_list {
             // kubectl writes the kind after the items.
-            let error = |kind| A::Error::custom(format!("a {kind}, but {}s are expected", T::KIND));
+            let error = |kind| A::Error::custom(format!("{} {kind}, but {}s are expected", article(kind), T::KIND));
             return other.map_or(Ok(()), |kind| Err(error(kind)));
         }
         if is_other {

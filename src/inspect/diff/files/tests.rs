@@ -138,12 +138,13 @@ fn node_file_errors_have_a_source_location() {
         (r#"{"items": [{"metadata": {"name": "bad"}}]}"#, "f:1:41: a bad one"),
         (r#"{"items": [{"metadata": {}}, {}]}"#, "f:1:31: missing field `metadata`"),
         (r#"{"items": 5}"#, "f:1:12: invalid type: integer `5`, expected a list of objects"),
-        (r#"{"items": [], "kind": "PodList"}"#, "a PodList, but Nodes are expected"),
+        (r#"{"items": [], "kind": "PodList"}"#, ": a PodList, but Nodes are expected"),
+        (r#"{"items": [], "kind": "EventList"}"#, ": an EventList, but Nodes are expected"),
         (r#"{"kind": "Node", "metadata": 5}"#, "invalid type: integer `5`, expected struct"),
         ("{\"kind\":\n \"Node\", \"metadata\": {}} x", "f:2:26: expected value"),
         ("[]", "f: no Node found"),
         (r#"[{"kind": "Node"}]"#, "f:1:17: missing field `metadata`"),
-        (r#"{"kind": "EventList", "items": [5]}"#, "f: no Node found, but a EventList"),
+        (r#"{"kind": "EventList", "items": [5]}"#, "f: no Node found, but an EventList"),
         ("{\"kind\": \"Node\", \"metadata\": {}, \"status\": {\"capacity\": {\"cpu\": true}}}", "true is no quantity"),
         ("apiVersion: v1\nkind: Node\nmetadata: {name: bad}", "f:1:1: a bad one"),
         ("a: [", "f:1:"),
@@ -155,6 +156,20 @@ fn node_file_errors_have_a_source_location() {
     for bytes in [&b"\xff\xfe{\0"[..], b"a: \xff", b"{\"a\": \"\xff\"}", b"\x1f\x8b\x08"] {
         let error = names(bytes).unwrap_err();
         assert!(!error.contains("no Node"), "{bytes:?}: {error}");
+    }
+}
+
+#[test]
+fn described_object_is_named_with_the_command_to_use() {
+    let node = "Name:               worker-1\nRoles:              <none>\nLabels:             a=b\n";
+    let pod = "Name:             build\nNamespace:        default\nPriority:         0\n";
+    for text in [node, pod, &format!("\n{node}")] {
+        let error = names(text).unwrap_err();
+        let says = "f: this is what kubectl describe prints for people: use kubectl get nodes -o json";
+        assert!(error.starts_with(says), "{error}");
+    }
+    for text in ["Name:  a\n", "Name:  a\nkind: Node\n", "Name: a\nRoles: b\n", "a: b\nName:  a\nRoles:  b\n"] {
+        assert!(names(text).is_err_and(|error| !error.contains("describe")), "{text:?}");
     }
 }
 
