@@ -56,6 +56,17 @@ pub(crate) fn excerpt_of(text: &str, most: usize) -> String {
     shown
 }
 
+/// Returns an excerpt of JSON, whose quotes remain as they are, like in messages of the API server.
+pub(crate) fn excerpt_of_json(json: &str) -> String {
+    const MOST: usize = 80;
+    let text = printable(json);
+    let end = text.char_indices().nth(MOST).map(|(end, _)| end);
+    match end.and_then(|end| text.get(..end)) {
+        Some(start) => format!("{start}…"),
+        None => text.into_owned(),
+    }
+}
+
 /// Returns an untrusted text as one printable line: characters that control a terminal, end the line or change its
 /// direction are escaped.
 #[must_use]
@@ -129,6 +140,14 @@ mod tests {
         assert_eq!(excerpt("4\n\"x\""), r#"4\n\"x\""#);
         assert_eq!(excerpt(&"a".repeat(80)), "a".repeat(80));
         assert_eq!(excerpt(&"a".repeat(1000)), format!("{}…", "a".repeat(80)));
+    }
+
+    #[test]
+    fn excerpt_of_json_keeps_its_quotes() {
+        assert_eq!(excerpt_of_json(r#"{"value":1}"#), r#"{"value":1}"#);
+        assert_eq!(excerpt_of_json("[\u{202e}]"), "[\\u{202e}]");
+        assert_eq!(excerpt_of_json(&"ä".repeat(80)), "ä".repeat(80));
+        assert_eq!(excerpt_of_json(&"ä".repeat(81)), format!("{}…", "ä".repeat(80)));
     }
 
     #[test]

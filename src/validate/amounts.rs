@@ -6,7 +6,7 @@ use super::code::Code;
 use super::hints;
 use super::violation::Violation;
 use crate::manifest::Path;
-use crate::model::label::{excerpt, is_qualified_name};
+use crate::model::label::{excerpt, excerpt_of_json, is_qualified_name};
 use crate::model::quantity::{ParseQuantityError, Quantity};
 use crate::model::resource_name::{InvalidResourceName, ResourceName, is_extended};
 
@@ -126,7 +126,8 @@ pub(super) fn check_syntax(value: &Value, path: &Path, violations: &mut Vec<Viol
         Some(Err(ParseQuantityError::OutOfRange(_))) => return false,
         Some(Err(_)) | None => {}
     }
-    let shown = text.as_deref().map_or_else(|| excerpt(&value.to_string()), |text| format!("\"{}\"", excerpt(text)));
+    let json = || excerpt_of_json(&value.to_string());
+    let shown = text.as_deref().map_or_else(json, |text| format!("\"{}\"", excerpt(text)));
     let message = format!("Invalid value: {shown}: not a quantity");
     let hint =
         text.as_deref().and_then(hints::quantity).unwrap_or_else(|| "write a whole number, such as 4".to_owned());

@@ -5,7 +5,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::manifest::Path;
-use crate::model::label::excerpt;
+use crate::model::label::{excerpt, excerpt_of_json};
 use crate::model::spelling::closest;
 use crate::validate::code::Code;
 use crate::validate::violation::Violation;
@@ -105,7 +105,7 @@ impl Bounds {
         let choices: Vec<_> = self.choices.iter().map(Value::to_string).collect();
         let shown = match value {
             Value::String(text) => format!("\"{}\"", excerpt(text)),
-            other => excerpt(&other.to_string()),
+            other => excerpt_of_json(&other.to_string()),
         };
         let message = format!("Unsupported value: {shown}: supported values: {}", choices.join(", "));
         let words = self.choices.iter().filter_map(Value::as_str);

@@ -32,6 +32,11 @@ fn schema_applies_every_supported_keyword() {
             json!("y"),
             "enum a Unsupported value: \"y\": supported values: \"x\"",
         ),
+        (
+            json!({"type": "object", "additionalProperties": {}, "enum": [{"b": "x"}]}),
+            json!({"b": "y"}),
+            "enum a Unsupported value: {\"b\":\"y\"}: supported values: {\"b\":\"x\"}",
+        ),
         (json!({"type": "array", "minItems": 1}), json!([]), "min-items a should have at least 1 items"),
         (json!({"type": "array", "maxItems": 1}), json!([1, 2]), "max-items a "),
         (
