@@ -57,6 +57,15 @@ error: invalid settings:
     assert!(String::from_utf8(output.stderr).unwrap().contains("run"));
 }
 
+/// Without them, the fields of a node do not show who wrote a value.
+#[test]
+fn plan_help_names_a_command_that_prints_the_managed_fields() {
+    let help = String::from_utf8(program(&["plan", "--help"]).stdout).unwrap();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let command = "nodes as `kubectl get nodes -o json --show-managed-fields` prints them";
+    assert!(words.contains(command), "{help}");
+}
+
 #[test]
 fn run_flags_have_environment_variables() {
     let output = program(&["run", "--help"]);

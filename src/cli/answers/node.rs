@@ -177,4 +177,21 @@ mod tests {
             assert!(reason.is_none_or(|reason| unmet[0].contains(reason)), "{reason:?}: {unmet:?}");
         }
     }
+
+    #[test]
+    fn node_without_resources_says_how_far_was_looked() {
+        let mut bare = node("node-1", &json!({}), "4");
+        bare["status"] = json!({});
+        let mut inventory = inventory(&[bare], &[], vec![]);
+        let remarks = |inventory: &Inventory| answer(inventory, "node-1", None).unwrap().remarks();
+        let with_pods = "The node has no extended resources, and no pod on it requests any; names below kubernetes.io are \
+                         not looked at";
+        assert_eq!(remarks(&inventory), [with_pods]);
+        inventory.pods = None;
+        let without_pods = "The node has no extended resources; names below kubernetes.io are not looked at";
+        assert_eq!(remarks(&inventory), [without_pods]);
+        inventory.nodes = None;
+        let unlisted = "No pod on the node requests extended resources, if the node exists";
+        assert_eq!(remarks(&inventory), [unlisted]);
+    }
 }
