@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 
+use super::rules;
 use crate::election::holder::{self, Kind};
 use crate::inspect::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
@@ -51,10 +52,7 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
         return Ok(Vec::new());
     }
     if let Some(lease) = live.first() {
-        let name = holder::holder(lease).unwrap_or_default();
-        let problem = format!("{name} holds the Lease, so that no controller writes: {CONSEQUENCE}");
-        let fix = format!("wait until it ends, or delete the Lease: `kubectl delete lease {}`", flags(lease));
-        return Ok(vec![Finding::warning(vec![object(lease)], problem, fix)]);
+        return Ok(vec![held(lease, snapshot)?]);
     }
     if leases.is_empty() {
         return Ok(vec![without_lease(snapshot)]);
@@ -75,6 +73,20 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
         Finding::error(vec![object(lease)], problem, start)
     });
     Ok(findings.collect())
+}
+
+/// Another program holds the Lease. Nothing is wrong as long as nothing is to be done.
+fn held(lease: &Lease, snapshot: &Snapshot) -> Result<Finding, NotRun> {
+    let name = holder::holder(lease).unwrap_or_default();
+    let problem = format!("{name} holds the Lease, so that no controller writes: {CONSEQUENCE}");
+    let fix = format!("wait until it ends, or delete the Lease: `kubectl delete lease {}`", flags(lease));
+    let unseen: Vec<_> =
+        snapshot.rules()?.iter().filter(|rule| rules::is_unseen(rule)).map(|rule| &*rule.name).collect();
+    if unseen.is_empty() {
+        return Ok(Finding::warning(vec![object(lease)], problem, fix));
+    }
+    let waiting = format!("{problem}, and no controller has seen the last edit of {}", few(&unseen, NAMED, ", "));
+    Ok(Finding::error(vec![object(lease)], waiting, fix))
 }
 
 /// No controller has ever led, where it was looked for.

@@ -22,13 +22,18 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
     Ok(rules.all.iter().flat_map(of_rule).chain(deleting).collect())
 }
 
+/// Returns whether no controller has seen a rule as it is.
+pub(super) fn is_unseen(rule: &RuleEntry) -> bool {
+    rule.status.observed_generation != rule.generation
+}
+
 fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
     let describe = format!("see `kubectl describe ner {}`", rule.name);
     if let Err(invalid) = &rule.rule {
         let problem = format!("it is invalid, and its values stay: {invalid}");
         return vec![Finding::error(vec![object(rule)], problem, "correct the rule, or delete it")];
     }
-    if rule.status.observed_generation != rule.generation {
+    if is_unseen(rule) {
         let problem = "no controller has seen it, or its last edit, yet".to_owned();
         let finding = Finding::warning(vec![object(rule)], problem, "see that a controller runs and leads");
         return vec![Finding { found_by: Some("leader"), ..finding }];

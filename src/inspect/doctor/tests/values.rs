@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{DONGLE, LISTED, assert_found, healthy, lease, node, parse, pods, ready, rule};
 use crate::inspect::doctor::finding::Severity::{Error, Warning};
 use crate::inspect::doctor::finding::{Finding, NotRun};
+use crate::inspect::doctor::report::Report;
 use crate::inspect::doctor::snapshot::{RuleEntry, Rules, Snapshot};
 use crate::inspect::doctor::{checks, read};
 use crate::model::api;
@@ -58,6 +59,24 @@ fn declared_value_that_a_node_lacks_is_found() {
     assert_eq!(paused, [], "a paused rule adds nothing, whoever leads");
     let recorded = found(&|cluster| cluster.nodes = Ok(vec![node("node-1", &json!({}), Some(LISTED), "k3s")]));
     assert_eq!(recorded, [], "the check of annotations finds it");
+}
+
+/// Nobody acts on the edit, whatever the nodes have; and its rule is not reported as well.
+#[test]
+fn edited_rule_without_a_controller_is_one_error() {
+    let reported = |generation: i64| {
+        let mut cluster = healthy();
+        cluster.leases = Ok(vec![lease("prune_1767268800000000000_ended", "2026-01-01T11:59:59.000000Z")]);
+        cluster.rules = Ok(Some(Rules::new(vec![RuleEntry { generation: Some(generation), ..ready() }])));
+        let report = Report::new(&cluster);
+        let problems = report.checks.iter().flat_map(|checked| checked.findings());
+        ((report.errors, report.warnings), problems.map(|found| found.problem.clone()).collect::<Vec<_>>())
+    };
+    let (counts, problems) = reported(2);
+    assert_eq!(counts, (1, 0), "{problems:?}");
+    assert!(problems[0].contains("so that no controller writes"), "{problems:?}");
+    assert!(problems[0].ends_with("no controller has seen the last edit of dongle"), "{problems:?}");
+    assert_eq!(reported(1).0, (0, 1), "a rule that was seen has what it declares, or another check says so");
 }
 
 /// A table that does not name a node declares nothing there, whatever rule it is of.
