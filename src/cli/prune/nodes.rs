@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::inspect::diff::cluster::list_pods;
+use crate::inspect::diff::order::NodeName;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, FactNames, Interner};
 use crate::planner::Leaving;
@@ -93,11 +94,20 @@ pub async fn plan_prune(
         let pods = pods.map_or_else(PodUsage::Unavailable, |pods| PodUsage::Known(pods.requests));
         plan_prune.add_planned(planned.with_pods(pods, scope));
     }
-    plan_prune.planned.sort_by(|one, other| one.node().name.cmp(&other.node().name));
+    plan_prune.sort();
     Ok(plan_prune)
 }
 
 impl PrunePlan {
+    /// Sorts the nodes as other commands do, `node-2` before `node-10`.
+    fn sort(&mut self) {
+        let order = |name: &Arc<str>| NodeName(Arc::clone(name));
+        self.planned.sort_by_cached_key(|planned| order(&planned.node().name));
+        self.unreadable.sort_by_cached_key(|(name, _)| order(name));
+        self.in_use.sort_by_cached_key(|(name, _)| order(name));
+        self.zeros.sort_by_cached_key(|(name, _)| order(name));
+    }
+
     /// Plans a node. Returns it if it must be planned again with the requests of its pods.
     fn add(&mut self, node: ApiNode, scope: &Scope, interner: &mut Interner) -> Option<NodePrune> {
         self.nodes += 1;

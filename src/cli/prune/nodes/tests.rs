@@ -65,3 +65,26 @@ async fn nodes_are_planned_once_if_their_list_begins_again() {
     let plan = plan_prune(&Client::new(service, "default"), &Scope::default(), |_| {}).await.unwrap();
     assert_eq!(plan.nodes, 2);
 }
+
+#[tokio::test]
+async fn nodes_of_a_plan_are_in_the_order_of_other_commands() {
+    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+    let zeros = json!({"example.com/old": "0"});
+    let node = |name: &str, ledger: &str| {
+        json!({
+            "metadata": {"name": name, "uid": name, "annotations": {"noderesource.dev/advertised": ledger}},
+            "status": {"capacity": zeros, "allocatable": zeros},
+        })
+    };
+    // As an API server lists them.
+    let items = [node("a-10", "{"), node("a-9", "{"), node("n-1", ledger), node("n-10", ledger), node("n-2", ledger)];
+    let list = json!({"metadata": {}, "items": items});
+    let service = tower::service_fn(move |_| {
+        let body = Body::from(list.to_string().into_bytes());
+        async { Ok::<_, tower::BoxError>(Response::new(body)) }
+    });
+    let plan = plan_prune(&Client::new(service, "default"), &Scope::everything(), |_| {}).await.unwrap();
+    assert_eq!(plan.planned.iter().map(|planned| &*planned.node().name).collect::<Vec<_>>(), ["n-1", "n-2", "n-10"]);
+    assert_eq!(plan.zeros.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["n-1", "n-2", "n-10"]);
+    assert_eq!(plan.unreadable.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["a-9", "a-10"]);
+}

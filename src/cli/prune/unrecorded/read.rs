@@ -14,6 +14,7 @@ use super::error::UnrecordedError;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::requests::Requests;
 use crate::inspect::adopt::snapshot::{Entry, Object};
+use crate::inspect::diff::order::NodeName;
 use crate::inspect::doctor::read::{rules, version};
 use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::inventory::pods::PodEntry;
@@ -70,6 +71,7 @@ pub(super) async fn snapshot(client: &Client, resource: &str, names: &[String]) 
     }
     let writers = last_writes(nodes.iter().filter_map(|(_, found)| found.as_ref()));
     nodes.retain(|(name, _)| names.is_empty() || names.contains(name.as_str()));
+    nodes.sort_by_cached_key(|(name, _)| NodeName(name.as_str().into()));
     let count = nodes.len();
     let found = nodes.into_iter().filter_map(|(_, found)| found).collect();
     Ok(Snapshot { nodes: count, found, writers, rules, pods, now })
