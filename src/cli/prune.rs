@@ -23,12 +23,13 @@ use super::stop;
 use crate::cluster::config::Timeout;
 use crate::controller::prune::{NodeOutcome, NodePrune, NodeResult, Permission, PruneEnd, Scope, prune};
 use crate::election::AtEnd;
+use crate::inspect::diff::label_filter::{InvalidLabelFilter, LabelFilter};
 use crate::inspect::hint;
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Leaving};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
-use nodes::{PrunePlan, plan_prune};
+use nodes::{PrunePlan, Target, plan_prune};
 
 /// Why nodes are left that were to change.
 const STOPPED: &str = "stopped by a signal";
@@ -48,8 +49,11 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "rule")]
     all: bool,
     /// Node to prune; can be repeated [default: all nodes]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "selector")]
     node: Vec<String>,
+    /// Label selector of the nodes to prune, as in kubectl
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector)]
+    selector: Option<LabelFilter>,
     /// Rule whose values to withdraw, whether or not it still exists; can be repeated
     #[arg(long, value_name = "NAME")]
     rule: Vec<String>,
@@ -115,6 +119,15 @@ Examples:
   # See who left values of a resource, and what would be removed
   node-resource-advertiser prune --resource example.com/slots --dry-run";
 
+/// Parses a selector. An empty one, as of an unset variable, would prune every node.
+fn selector(text: &str) -> Result<LabelFilter, String> {
+    let filter: LabelFilter = text.parse().map_err(|error: InvalidLabelFilter| error.to_string())?;
+    match filter.is_empty() {
+        true => Err("it is empty: give labels, or leave out --selector to prune all nodes".to_owned()),
+        false => Ok(filter),
+    }
+}
+
 impl Args {
     /// Returns what to do about controllers. A dry run writes nothing, and no controller writes a 0 again.
     fn if_active(&self) -> IfControllerActive {
@@ -128,14 +141,15 @@ impl Args {
         }
     }
 
-    fn scope(self) -> Scope {
+    fn target(self) -> Target {
         let recorded = match self.all {
             true => Recorded::All,
             false if self.rule.is_empty() => Recorded::None,
             false => Recorded::OfRules(self.rule.into_iter().collect()),
         };
         let withdrawal = Withdrawal { recorded, in_use: self.in_use || self.force, zeros: self.zeros };
-        Scope { nodes: self.node, withdrawal, repair_ledgers: self.repair_ledger }
+        let scope = Scope { withdrawal, repair_ledgers: self.repair_ledger };
+        Target { nodes: self.node, labels: self.selector.unwrap_or_default(), scope }
     }
 }
 
@@ -147,7 +161,8 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     }
     let client = args.cluster.connect_and_print(Timeout::EachRequest(args.request_timeout)).await?.client;
     if let Some(resource) = args.resource {
-        let scope = unrecorded::Scope { resource, nodes: args.node, dry_run: is_dry_run, asks: has_to_ask };
+        let (nodes, labels) = (args.node, args.selector.unwrap_or_default());
+        let scope = unrecorded::Scope { resource, nodes, labels, dry_run: is_dry_run, asks: has_to_ask };
         return unrecorded::run(&client, &scope).await;
     }
     let kubectl = format!("kubectl{}", args.cluster.kubectl_flags());
@@ -156,20 +171,20 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
         namespace: args.leader_elect_resource_namespace.clone(),
         name: args.leader_elect_resource_name.clone(),
     };
-    let scope = args.scope();
+    let target = args.target();
     // Nobody waits for an answer while a Lease is held.
     if has_to_ask
-        && !confirm::ask(&confirm::question(&plan_prune(&client, &scope, |_| ()).await?)).map_err(Error::Ask)?
+        && !confirm::ask(&confirm::question(&plan_prune(&client, &target, |_| ()).await?)).map_err(Error::Ask)?
     {
         return Err(Error::NotConfirmed);
     }
 
     if is_dry_run {
-        return dry_run(&client, &scope).await;
+        return dry_run(&client, &target).await;
     }
     let lease_guard = LeaseGuard::new(&client, &choice, if_active, print_message).await?;
     // No early return in between: every Lease that is held is released or left to expire.
-    let (PruneEnd { at_end, alone }, outcome) = work(&client, &scope, &lease_guard).await;
+    let (PruneEnd { at_end, alone }, outcome) = work(&client, &target, &lease_guard).await;
     let ended = lease_guard.end(at_end).await;
 
     let mut errors = report_leases(&ended, alone, &kubectl);
@@ -181,8 +196,8 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 }
 
 /// Plans, and reports what would change.
-async fn dry_run(client: &Client, scope: &Scope) -> Result<(), Error> {
-    let plan = read(client, scope).await?;
+async fn dry_run(client: &Client, target: &Target) -> Result<(), Error> {
+    let plan = read(client, target).await?;
     output::print(&announcement(&plan.planned))?;
     let mut report = Report::new(&plan, " (dry run)");
     for planned in &plan.planned {
@@ -204,7 +219,7 @@ fn fail_with(mut errors: Vec<Error>) -> Result<(), Error> {
 /// Plans and prunes. Returns what to do with the Leases, and what to report.
 async fn work(
     client: &Client,
-    scope: &Scope,
+    target: &Target,
     lease_guard: &LeaseGuard,
 ) -> (PruneEnd, Result<(Report, PrunePlan), Error>) {
     let unchanged = PruneEnd { at_end: AtEnd::Release, alone: Ok(()) };
@@ -215,7 +230,7 @@ async fn work(
     let planned = tokio::select! {
         biased;
         () = stop.clone() => Err(Error::StoppedBefore),
-        planned = plan_and_announce(client, scope, lease_guard) => planned,
+        planned = plan_and_announce(client, target, lease_guard) => planned,
     };
     let mut plan = match planned {
         Ok(plan) => plan,
@@ -224,7 +239,8 @@ async fn work(
     let mut report = Report::new(&plan, "");
     let permissions = until_stopped(lease_guard.permissions(), stop);
     let planned = std::mem::take(&mut plan.planned);
-    let mut ended = prune(client.clone(), scope.clone(), planned, permissions, |result| report.add(&result)).await;
+    let mut ended =
+        prune(client.clone(), target.scope.clone(), planned, permissions, |result| report.add(&result)).await;
     // Nobody else has written.
     if ended.alone.as_ref().is_err_and(|why| why == STOPPED) {
         ended.alone = Ok(());
@@ -233,9 +249,9 @@ async fn work(
 }
 
 /// Plans once nobody else writes. If what is about to be removed cannot be announced, it is not removed.
-async fn plan_and_announce(client: &Client, scope: &Scope, lease_guard: &LeaseGuard) -> Result<PrunePlan, Error> {
+async fn plan_and_announce(client: &Client, target: &Target, lease_guard: &LeaseGuard) -> Result<PrunePlan, Error> {
     lease_guard.wait_for_previous_holders(print_message).await;
-    let plan = read(client, scope).await?;
+    let plan = read(client, target).await?;
     let printer = Printer::start(ProgressBar::hidden());
     printer.print(Line::Output(announcement(&plan.planned)));
     printer.end().await?;
@@ -243,14 +259,14 @@ async fn plan_and_announce(client: &Client, scope: &Scope, lease_guard: &LeaseGu
 }
 
 /// Reads the nodes and plans them.
-async fn read(client: &Client, scope: &Scope) -> Result<PrunePlan, Error> {
+async fn read(client: &Client, target: &Target) -> Result<PrunePlan, Error> {
     let reading = ProgressBar::new_spinner().with_message("nodes read");
     reading.set_style(progress_style("{spinner} {pos} {msg}"));
-    let plan = plan_prune(client, scope, |nodes| reading.set_position(nodes as u64)).await;
+    let plan = plan_prune(client, target, |nodes| reading.set_position(nodes as u64)).await;
     reading.finish_and_clear();
     let plan = plan?;
     for rule in &plan.unlisted_rules {
-        print_message(describe_unlisted(rule, &scope.nodes, plan.unreadable.len()));
+        print_message(describe_unlisted(rule, target, plan.unreadable.len()));
     }
     Ok(plan)
 }
@@ -265,8 +281,9 @@ fn until_stopped(
 }
 
 /// Reports that no ledger lists a rule, and which nodes were searched.
-fn describe_unlisted(rule: &str, nodes: &[String], unreadable: usize) -> String {
-    let searched = match nodes {
+fn describe_unlisted(rule: &str, target: &Target, unreadable: usize) -> String {
+    let searched = match &target.nodes[..] {
+        [] if !target.labels.is_empty() => "none of the selected nodes lists it".to_owned(),
         [] => "no node lists it".to_owned(),
         nodes => format!("none of the searched nodes ({}) lists it", nodes.join(", ")),
     };

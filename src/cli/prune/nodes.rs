@@ -5,12 +5,13 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use thiserror::Error;
 
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::inspect::diff::cluster::list_pods;
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::inspect::diff::order::NodeName;
 use crate::model::ledger::{InvalidLedger, Ledger};
 use crate::model::node::{ApiNode, FactNames, Interner};
@@ -18,6 +19,17 @@ use crate::planner::Leaving;
 use crate::planner::input::PodUsage;
 use crate::planner::withdraw::Recorded;
 use crate::response::error::describe;
+
+/// The nodes to prune, and what to withdraw from them. By default, nothing from all nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    /// Node names; empty for all nodes.
+    pub nodes: Vec<String>,
+    /// The labels of the nodes.
+    pub labels: LabelFilter,
+    /// What to withdraw.
+    pub scope: Scope,
+}
 
 /// The plan for all nodes.
 #[derive(Debug, Default)]
@@ -58,9 +70,10 @@ pub enum PlanPruneError {
 /// If nodes cannot be listed, or a named node cannot be read.
 pub async fn plan_prune(
     client: &Client,
-    scope: &Scope,
+    target: &Target,
     mut progress: impl FnMut(usize),
 ) -> Result<PrunePlan, PlanPruneError> {
+    let Target { nodes, labels, scope } = target;
     let api = Api::<ApiNode>::all(client.clone());
     let named = match &scope.withdrawal.recorded {
         Recorded::OfRules(rules) => rules.clone(),
@@ -70,20 +83,21 @@ pub async fn plan_prune(
     let empty = || PrunePlan { unlisted_rules: named.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
     let mut interner = Interner::keeping(FactNames::All);
-    for name in scope.nodes.iter().collect::<BTreeSet<_>>() {
+    for name in nodes.iter().collect::<BTreeSet<_>>() {
         let node = api.get(name).await;
         let node = node.map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;
         used.extend(plan_prune.add(node, scope, &mut interner));
         progress(plan_prune.nodes);
     }
-    if scope.nodes.is_empty() {
+    if nodes.is_empty() {
         let on_page = |page| match page {
             Page::Restarted => {
                 plan_prune = empty();
                 used.clear();
             }
             Page::Items(nodes) => {
-                used.extend(nodes.into_iter().filter_map(|node| plan_prune.add(node, scope, &mut interner)));
+                let selected = nodes.into_iter().filter(|node: &ApiNode| labels.matches(node.labels()));
+                used.extend(selected.filter_map(|node| plan_prune.add(node, scope, &mut interner)));
                 progress(plan_prune.nodes);
             }
         };

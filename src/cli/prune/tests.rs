@@ -7,14 +7,27 @@ use crate::planner::Action;
 
 #[test]
 fn unlisted_rule_is_reported_with_what_was_searched() {
-    let nodes = ["node-1", "node-2"].map(str::to_owned);
-    for (nodes, unreadable, line) in [
-        (&nodes[..0], 0, "rule r: no node lists it; nothing to withdraw"),
-        (&nodes[..], 0, "rule r: none of the searched nodes (node-1, node-2) lists it; nothing to withdraw"),
-        (&nodes[..0], 2, "rule r: no node lists it, except possibly 2 nodes whose annotations cannot be read"),
+    let named = || Target { nodes: ["node-1", "node-2"].map(str::to_owned).into(), ..Target::default() };
+    let labelled = || Target { labels: "pool=a".parse().unwrap(), ..Target::default() };
+    for (target, unreadable, line) in [
+        (Target::default(), 0, "rule r: no node lists it; nothing to withdraw"),
+        (named(), 0, "rule r: none of the searched nodes (node-1, node-2) lists it; nothing to withdraw"),
+        (labelled(), 0, "rule r: none of the selected nodes lists it; nothing to withdraw"),
+        (Target::default(), 2, "rule r: no node lists it, except possibly 2 nodes whose annotations cannot be read"),
     ] {
-        assert_eq!(describe_unlisted("r", nodes, unreadable), line);
+        assert_eq!(describe_unlisted("r", &target, unreadable), line);
     }
+}
+
+#[test]
+fn empty_selector_of_nodes_to_prune_is_rejected() {
+    for empty in ["", " "] {
+        assert_eq!(
+            selector(empty).unwrap_err(),
+            "it is empty: give labels, or leave out --selector to prune all nodes"
+        );
+    }
+    assert!(!args(&["--all", "-l", "pool=a"]).target().labels.is_empty());
 }
 
 /// What is wrong with Leases hides nothing else, and is not hidden.
@@ -73,9 +86,9 @@ fn prune_withdraws_only_what_its_flags_name() {
         (&["--all"], Recorded::All, false, false),
         (&["--rule", "r", "--zeros"], Recorded::OfRules(["r".to_owned()].into()), true, false),
     ] {
-        let Scope { nodes, withdrawal, repair_ledgers } = args(flags).scope();
+        let Target { nodes, labels, scope: Scope { withdrawal, repair_ledgers } } = args(flags).target();
         assert_eq!((withdrawal.recorded, withdrawal.zeros, repair_ledgers), (recorded, zeros, repairs), "{flags:?}");
-        assert!(nodes.is_empty(), "{flags:?}");
+        assert!(nodes.is_empty() && labels.is_empty(), "{flags:?}");
     }
 }
 
@@ -108,7 +121,7 @@ fn zeros_are_pruned_without_the_condition_of_the_node() {
     });
     let changed = |flags: &[&str]| {
         let node = serde_json::from_value(node.clone()).unwrap();
-        let planned = NodePrune::new(node, &args(flags).scope(), &mut Interner::default());
+        let planned = NodePrune::new(node, &args(flags).target().scope, &mut Interner::default());
         let changes = planned.changes().iter();
         changes.map(|change| (change.name().to_owned(), change.action == Action::RemoveCondition)).collect::<Vec<_>>()
     };

@@ -26,6 +26,7 @@ use crate::cli::output::print;
 use crate::cli::printer::Printer;
 use crate::cli::stop;
 use crate::cluster::node_client::NodeClient;
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::count::plural;
 use crate::model::resource_name::ResourceName;
 use crate::response::TIMEOUT;
@@ -41,6 +42,8 @@ pub(super) struct Scope {
     pub(super) resource: ResourceName,
     /// Names; empty for all nodes.
     pub(super) nodes: Vec<String>,
+    /// The labels of the nodes.
+    pub(super) labels: LabelFilter,
     pub(super) dry_run: bool,
     /// Whether to ask on the terminal.
     pub(super) asks: bool,
@@ -49,7 +52,7 @@ pub(super) struct Scope {
 /// Runs the command.
 pub(super) async fn run(client: &Client, scope: &Scope) -> Result<(), Error> {
     let resource = scope.resource.as_str();
-    let snapshot = read::snapshot(client, resource, &scope.nodes).await?;
+    let snapshot = read::snapshot(client, scope).await?;
     let survey = Survey::new(&snapshot, resource);
     let mut report = Report::new(resource, scope.dry_run);
     print(&report.announcement(&survey, snapshot.now))?;

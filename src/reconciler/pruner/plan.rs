@@ -7,11 +7,9 @@ use crate::planner::input::PodUsage;
 use crate::planner::withdraw::{Withdrawal, withdraw, withdraw_unreadable};
 use crate::planner::{Change, Leaving, NodePlan, Plan};
 
-/// The nodes, and what to withdraw from them. By default, nothing from all nodes.
+/// What to withdraw. By default, nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Node names; empty for all nodes.
-    pub nodes: Vec<String>,
     /// What to withdraw.
     pub withdrawal: Withdrawal,
     /// Whether to remove ledgers that cannot be read, together with the controller's values according to managedFields.
@@ -19,7 +17,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Everything that ledgers record, on all nodes.
+    /// Everything that ledgers record.
     #[cfg(test)]
     pub(crate) fn everything() -> Self {
         let withdrawal = Withdrawal { recorded: crate::planner::withdraw::Recorded::All, ..Withdrawal::default() };

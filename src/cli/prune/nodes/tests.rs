@@ -17,8 +17,9 @@ async fn rules_that_no_node_lists_are_reported() {
     });
     let rules = ["dongle", "nosuch"].map(str::to_owned).into();
     let withdrawal = Withdrawal { recorded: Recorded::OfRules(rules), ..Withdrawal::default() };
-    let scope = Scope { nodes: vec!["node-1".to_owned()], withdrawal, ..Scope::default() };
-    let plan = plan_prune(&Client::new(service, "default"), &scope, |_| {}).await.unwrap();
+    let scope = Scope { withdrawal, ..Scope::default() };
+    let target = Target { nodes: vec!["node-1".to_owned()], scope, ..Target::default() };
+    let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
     assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);
 }
 
@@ -39,8 +40,9 @@ async fn zeros_that_stay_are_those_that_no_ledger_records() {
         });
         let recorded = Recorded::OfRules([rule.to_owned()].into());
         let withdrawal = Withdrawal { recorded, ..Withdrawal::default() };
-        let scope = Scope { nodes: vec!["node-1".to_owned()], withdrawal, ..Scope::default() };
-        let plan = plan_prune(&Client::new(service, "default"), &scope, |_| {}).await.unwrap();
+        let scope = Scope { withdrawal, ..Scope::default() };
+        let target = Target { nodes: vec!["node-1".to_owned()], scope, ..Target::default() };
+        let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
         let zeros: Vec<_> = plan.zeros.iter().map(|(_, resource)| &**resource).collect();
         assert_eq!(zeros, ["example.com/old"], "{rule}");
     }
@@ -62,7 +64,7 @@ async fn nodes_are_planned_once_if_their_list_begins_again() {
         let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
         async { Ok::<_, tower::BoxError>(response.unwrap()) }
     });
-    let plan = plan_prune(&Client::new(service, "default"), &Scope::default(), |_| {}).await.unwrap();
+    let plan = plan_prune(&Client::new(service, "default"), &Target::default(), |_| {}).await.unwrap();
     assert_eq!(plan.nodes, 2);
 }
 
@@ -83,8 +85,28 @@ async fn nodes_of_a_plan_are_in_the_order_of_other_commands() {
         let body = Body::from(list.to_string().into_bytes());
         async { Ok::<_, tower::BoxError>(Response::new(body)) }
     });
-    let plan = plan_prune(&Client::new(service, "default"), &Scope::everything(), |_| {}).await.unwrap();
+    let target = Target { scope: Scope::everything(), ..Target::default() };
+    let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
     assert_eq!(plan.planned.iter().map(|planned| &*planned.node().name).collect::<Vec<_>>(), ["n-1", "n-2", "n-10"]);
     assert_eq!(plan.zeros.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["n-1", "n-2", "n-10"]);
     assert_eq!(plan.unreadable.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["a-9", "a-10"]);
+}
+
+#[tokio::test]
+async fn nodes_without_the_labels_are_left() {
+    let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
+    let node = |name: &str, pool: &str| {
+        json!({"metadata": {
+            "name": name, "uid": name, "labels": {"pool": pool}, "annotations": {"noderesource.dev/advertised": ledger},
+        }})
+    };
+    let list = json!({"metadata": {}, "items": [node("n-1", "a"), node("n-2", "b")]});
+    let service = tower::service_fn(move |_| {
+        let body = Body::from(list.to_string().into_bytes());
+        async { Ok::<_, tower::BoxError>(Response::new(body)) }
+    });
+    let target = Target { labels: "pool=b".parse().unwrap(), scope: Scope::everything(), ..Target::default() };
+    let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
+    assert_eq!(plan.nodes, 1);
+    assert_eq!(plan.planned.iter().map(|planned| &*planned.node().name).collect::<Vec<_>>(), ["n-2"]);
 }

@@ -186,7 +186,8 @@ impl World {
         self.network.note("prune begins");
         self.writes.lock().unwrap().by_controllers.clear();
         let scope = Scope::everything();
-        let plan = plan_prune(&client, &scope, |_| ()).await;
+        let target = Target { scope: scope.clone(), ..Target::default() };
+        let plan = plan_prune(&client, &target, |_| ()).await;
         let mut results = Vec::new();
         let ended = match plan {
             Ok(plan) => {

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use serde::{Deserialize as _, de::Error as _};
 use serde_json::Value;
 
+use super::Scope;
 use super::error::UnrecordedError;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::requests::Requests;
@@ -55,25 +56,33 @@ pub(super) struct Writer {
     pub(super) time: Timestamp,
 }
 
-/// Reads the cluster; of the nodes, those of these names, or all.
-pub(super) async fn snapshot(client: &Client, resource: &str, names: &[String]) -> Result<Snapshot, UnrecordedError> {
+/// A node, and its value if it has one.
+pub(super) struct Listed {
+    name: String,
+    found: Option<Found>,
+    /// Whether it has the labels.
+    pub(super) is_selected: bool,
+}
+
+/// Reads the cluster. Of nodes that are not selected, only the writers count.
+pub(super) async fn snapshot(client: &Client, scope: &Scope) -> Result<Snapshot, UnrecordedError> {
     let requests = &lists::requests(client);
     let unread = |why: &dyn std::fmt::Display| UnrecordedError::Unread(why.to_string());
     let (nodes, rules, pods, (version, now)) =
-        tokio::join!(nodes(requests, resource), rules(requests), pods(requests), version(requests));
+        tokio::join!(nodes(requests, scope), rules(requests), pods(requests), version(requests));
     version.map_err(|why| unread(&why))?;
     let rules = rules.map_err(|why| unread(&why))?;
     let (pods, _) = pods.map_err(|error| unread(&describe_pods_error(&error)))?;
     let mut nodes = nodes.map_err(|error| unread(&format!("nodes cannot be listed: {error}")))?;
-    let names: BTreeSet<_> = names.iter().map(String::as_str).collect();
-    if let Some(missing) = names.iter().find(|name| nodes.iter().all(|(node, _)| node != *name)) {
+    let names: BTreeSet<_> = scope.nodes.iter().map(String::as_str).collect();
+    if let Some(missing) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
         return Err(UnrecordedError::NoNode((*missing).to_owned()));
     }
-    let writers = last_writes(nodes.iter().filter_map(|(_, found)| found.as_ref()));
-    nodes.retain(|(name, _)| names.is_empty() || names.contains(name.as_str()));
-    nodes.sort_by_cached_key(|(name, _)| NodeName(name.as_str().into()));
+    let writers = last_writes(nodes.iter().filter_map(|node| node.found.as_ref()));
+    nodes.retain(|node| node.is_selected && (names.is_empty() || names.contains(node.name.as_str())));
+    nodes.sort_by_cached_key(|node| NodeName(node.name.as_str().into()));
     let count = nodes.len();
-    let found = nodes.into_iter().filter_map(|(_, found)| found).collect();
+    let found = nodes.into_iter().filter_map(|node| node.found).collect();
     Ok(Snapshot { nodes: count, found, writers, rules, pods, now })
 }
 
@@ -88,11 +97,11 @@ pub(super) fn last_writes<'f>(found: impl Iterator<Item = &'f Found>) -> BTreeMa
 }
 
 /// Lists the nodes, and keeps those in full that have the resource.
-async fn nodes(requests: &Requests, resource: &str) -> Result<Vec<(String, Option<Found>)>, RequestError> {
+async fn nodes(requests: &Requests, scope: &Scope) -> Result<Vec<Listed>, RequestError> {
     let mut interner = Interner::keeping(FactNames::All);
     let mut odd = None;
-    let keep = |object: Value| match found(object, resource, &mut interner) {
-        Ok(found) => Some(found),
+    let keep = |object: Value| match listed(object, scope, &mut interner) {
+        Ok(listed) => Some(listed),
         Err(error) => {
             odd = Some(error);
             None
@@ -103,6 +112,12 @@ async fn nodes(requests: &Requests, resource: &str) -> Result<Vec<(String, Optio
         Some(error) => Err(RequestError::Transport(format!("unreadable node: {error}"))),
         None => Ok(nodes),
     }
+}
+
+pub(super) fn listed(object: Value, scope: &Scope, interner: &mut Interner) -> serde_json::Result<Listed> {
+    let labels = object.pointer("/metadata/labels").map(BTreeMap::deserialize).transpose()?.unwrap_or_default();
+    let (name, found) = found(object, scope.resource.as_str(), interner)?;
+    Ok(Listed { name, found, is_selected: scope.labels.matches(&labels) })
 }
 
 /// Returns the name of a node, and the node if it has the resource.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::read::{Found, Snapshot, found, last_writes};
+use super::Scope;
+use super::read::{Found, Snapshot, found, last_writes, listed};
 use super::removal::{Removed, patch};
 use super::report::Report;
 use super::survey::{Stays, Survey};
@@ -239,4 +240,22 @@ fn report_counts_what_is_left() {
     let survey = Survey::new(&self::snapshot(&[of_plugin]), SLOTS);
     report.add(&survey.removals[0], Removed::Gone);
     assert!(report.finish(1, &survey.left).is_ok());
+}
+
+#[test]
+fn value_on_a_node_without_the_labels_is_not_selected() {
+    let is_selected = |labels: &str| {
+        let scope = Scope {
+            resource: SLOTS.parse().unwrap(),
+            nodes: Vec::new(),
+            labels: labels.parse().unwrap(),
+            dry_run: true,
+            asks: false,
+        };
+        let mut node = node("node-1");
+        node["metadata"]["labels"] = json!({"pool": "a"});
+        listed(node, &scope, &mut Interner::default()).unwrap().is_selected
+    };
+    assert!(is_selected("") && is_selected("pool=a") && is_selected("!other"));
+    assert!(!is_selected("pool=b") && !is_selected("other"));
 }
