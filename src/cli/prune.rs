@@ -1,12 +1,12 @@
 //! `prune`: withdraws values that ledgers record, and removes zeros that none records.
 
 mod confirm;
+mod grouped;
 pub(super) mod lease_guard;
 pub(super) mod nodes;
 pub(super) mod unrecorded;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ArgGroup;
@@ -28,6 +28,7 @@ use crate::inspect::hint;
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Leaving};
+use grouped::{NodeLine, grouped};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PrunePlan, Target, plan_prune};
 
@@ -57,8 +58,11 @@ pub(super) struct Args {
     /// Rule whose values to withdraw, whether or not it still exists; can be repeated
     #[arg(long, value_name = "NAME")]
     rule: Vec<String>,
-    /// Show what would change, without writing anything
-    #[arg(long)]
+    /// Show what would change, without writing anything: client (also without a value), or none
+    #[arg(
+        long, value_name = "MODE", value_parser = dry_run_mode, action = clap::ArgAction::Set, num_args = 0..=1,
+        require_equals = true, default_value = "none", hide_default_value = true, default_missing_value = "client"
+    )]
     dry_run: bool,
     /// Do not ask for confirmation
     #[arg(short, long)]
@@ -125,6 +129,16 @@ fn selector(text: &str) -> Result<LabelFilter, String> {
     match filter.is_empty() {
         true => Err("it is empty: give labels, or leave out --selector to prune all nodes".to_owned()),
         false => Ok(filter),
+    }
+}
+
+/// Parses the value of `--dry-run`, as kubectl has it.
+fn dry_run_mode(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "none" => Ok(false),
+        "client" => Ok(true),
+        "server" => Err("prune plans on its own and sends nothing then: write --dry-run=client"),
+        _ => Err("write --dry-run=client, or --dry-run=none"),
     }
 }
 
@@ -200,10 +214,7 @@ async fn dry_run(client: &Client, target: &Target) -> Result<(), Error> {
     let plan = read(client, target).await?;
     output::print(&announcement(&plan.planned))?;
     let mut report = Report::new(&plan, " (dry run)");
-    for planned in &plan.planned {
-        let (node, changes) = (Arc::clone(&planned.node().name), planned.changes().to_vec());
-        report.add(&NodeResult { node, changes, outcome: NodeOutcome::Pruned });
-    }
+    report.add_planned(&plan.planned);
     fail_with(report.finish(&plan).await)
 }
 
@@ -325,16 +336,15 @@ fn report_leases(ended: &[EndedLease], alone: Result<(), String>, kubectl: &str)
 
 /// Returns what no rule declares, and is about to be removed.
 fn announcement(planned: &[NodePrune]) -> String {
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     for planned in planned {
         let node = &planned.node().name;
-        if let Some(text) = planned.unreadable_ledger() {
-            lines += &format!("{node}: unreadable annotation: {text}\n");
-        }
+        let text = planned.unreadable_ledger().map(|text| format!("unreadable annotation: {text}"));
         let zeros = planned.changes().iter().filter(|change| change.action == Action::RemoveZero);
-        lines.extend(zeros.map(|change| format!("{node}: has 0 {}\n", change.name())));
+        let zeros = zeros.map(|change| format!("has 0 {}", change.name()));
+        lines.extend(text.into_iter().chain(zeros).map(|text| NodeLine::new(node, text)));
     }
-    lines
+    grouped(lines).into_iter().map(|line| line + "\n").collect()
 }
 
 /// The output: one line per node, and a total.
@@ -382,11 +392,24 @@ impl Report {
         }
     }
 
+    /// Reports what a dry run finds, many nodes with the same changes in one line.
+    fn add_planned(&mut self, planned: &[NodePrune]) {
+        self.changed_nodes += planned.len();
+        self.changes += planned.iter().map(|planned| planned.changes().len()).sum::<usize>();
+        let lines = planned.iter().map(|planned| {
+            let done: Vec<_> = planned.changes().iter().map(ToString::to_string).collect();
+            NodeLine::new(&planned.node().name, format!("{}{}", done.join(", "), self.dry_run))
+        });
+        grouped(lines.collect()).iter().for_each(|line| self.print(format_args!("{line}")));
+    }
+
     /// Prints the total, and returns the errors once everything is printed.
     async fn finish(self, plan: &PrunePlan) -> Vec<Error> {
-        for (node, resource) in &plan.zeros {
-            self.print(format_args!("{node}: has 0 {resource}, probably left by a device plugin"));
-        }
+        let zeros = plan
+            .zeros
+            .iter()
+            .map(|(node, resource)| NodeLine::new(node, format!("has 0 {resource}, probably left by a device plugin")));
+        grouped(zeros.collect()).iter().for_each(|line| self.print(format_args!("{line}")));
         let mut with_zeros: Vec<_> = plan.zeros.iter().map(|(node, _)| node).collect();
         with_zeros.dedup();
         if !with_zeros.is_empty() {
@@ -399,12 +422,12 @@ impl Report {
             let message = format!("{node}: skipped: {why}; to remove the annotation, begin with: {repair}");
             self.printer.print(Line::Message(message));
         }
-        for (node, Leaving { resource, rule, at, pods_error }) in &plan.in_use {
+        let kept = plan.in_use.iter().map(|(node, Leaving { resource, rule, at, pods_error })| {
             let at = at.map(|at| format!("={at}")).unwrap_or_default();
             let why = pods_error.as_deref().unwrap_or("pods request it");
-            let message = format!("{node}: kept {resource}{at}: {why} (rule {rule}, deletionPolicy: WhenUnused)");
-            self.printer.print(Line::Message(message));
-        }
+            NodeLine::new(node, format!("kept {resource}{at}: {why} (rule {rule}, deletionPolicy: WhenUnused)"))
+        });
+        grouped(kept.collect()).into_iter().for_each(|line| self.printer.print(Line::Message(line)));
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
         self.print(format_args!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run));
         let errors = self.errors(plan);

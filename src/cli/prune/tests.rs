@@ -150,3 +150,19 @@ async fn nodes_that_a_signal_left_are_counted() {
     let errors: Vec<_> = report.finish(&PrunePlan::default()).await.iter().map(ToString::to_string).collect();
     assert_eq!(errors, ["stopped by a signal: 1 node is left; run prune again to withdraw the rest"]);
 }
+
+#[test]
+fn dry_run_takes_the_values_of_kubectl() {
+    for (flags, expected) in [
+        (&["--all"][..], false),
+        (&["--all", "--dry-run"], true),
+        (&["--dry-run", "--all"], true),
+        (&["--all", "--dry-run=client"], true),
+        (&["--all", "--dry-run=none"], false),
+    ] {
+        assert_eq!(args(flags).dry_run, expected, "{flags:?}");
+    }
+    let server = dry_run_mode("server").unwrap_err();
+    assert!(server.ends_with("write --dry-run=client"), "{server}");
+    assert!(dry_run_mode("true").is_err());
+}

@@ -4,7 +4,7 @@
 //! `SHELL_SEED`, `SHELL_SEEDS` and `SHELL_LINES` are those of the random worlds of the controller.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
