@@ -1,8 +1,11 @@
 //! The rules themselves.
 
+use std::collections::HashSet;
+
 use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome, Severity};
 use crate::inspect::doctor::snapshot::{RuleEntry, Snapshot, known};
 use crate::model::api::Reason;
+use crate::model::count::{NAMED, few, plural};
 
 fn object(rule: &RuleEntry) -> ObjectName {
     ObjectName::new("NodeExtendedResource", &*rule.name)
@@ -19,7 +22,26 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
         );
         Finding::warning(vec![ObjectName::new("NodeExtendedResource", name)], problem, fix)
     });
-    Ok(rules.all.iter().flat_map(of_rule).chain(deleting).collect())
+    let mut findings: Vec<_> = rules.all.iter().flat_map(of_rule).chain(deleting).collect();
+    // Without the nodes, their own checks do not run, and say so.
+    if let Ok(nodes) = &snapshot.nodes {
+        let names: HashSet<_> = nodes.iter().map(|entry| &*entry.node.name).collect();
+        findings.extend(rules.all.iter().filter_map(|rule| absent(rule, &names)));
+    }
+    Ok(findings)
+}
+
+/// Finds names without a node, such as misspelled ones, of a rule that selects others: a node may be yet to come.
+fn absent(entry: &RuleEntry, nodes: &HashSet<&str>) -> Option<Finding> {
+    let names = entry.rule.as_ref().ok()?.selection.names();
+    let (present, absent): (Vec<&str>, Vec<_>) = names.map(|name| &**name).partition(|name| nodes.contains(name));
+    if absent.is_empty() || present.is_empty() && !is_unseen(entry) {
+        return None;
+    }
+    let nodes = plural(absent.len(), "node that does not exist", "nodes that do not exist");
+    let problem = format!("its nodeNames list {nodes}: {}", few(&absent, NAMED, ", "));
+    let fix = "correct the names, or ignore it if these nodes are yet to come";
+    Some(Finding::warning(vec![object(entry)], problem, fix))
 }
 
 /// Returns whether no controller has seen a rule as it is.
@@ -28,7 +50,6 @@ pub(super) fn is_unseen(rule: &RuleEntry) -> bool {
 }
 
 fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
-    let describe = format!("see `kubectl describe ner {}`", rule.name);
     if let Err(invalid) = &rule.rule {
         let problem = format!("it is invalid, and its values stay: {invalid}");
         return vec![Finding::error(vec![object(rule)], problem, "correct the rule, or delete it")];
@@ -45,9 +66,37 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
             format!("{} is {}, {}: {}", condition.type_, condition.status, condition.reason, condition.message);
         let objects = vec![object(rule)];
         let found_by = found_by(&condition.reason);
-        Some(Finding { severity, objects, problem, fix: describe.clone(), found_by })
+        Some(Finding { severity, objects, problem, fix: fix(&condition.reason, &rule.name), found_by })
     });
     findings.collect()
+}
+
+/// Returns what to do about a condition. Its message names the first nodes only.
+fn fix(reason: &str, rule: &str) -> String {
+    let describe = format!("see `kubectl describe ner {rule}`");
+    match Reason::ALL.into_iter().find(|other| other.as_str() == reason).and_then(advice) {
+        Some(advice) => format!("{advice}; {describe}"),
+        None => describe,
+    }
+}
+
+fn advice(reason: Reason) -> Option<&'static str> {
+    Some(match reason {
+        Reason::NoNodesSelected => "compare what it selects with `kubectl get nodes --show-labels`",
+        Reason::Overridden => "give it a higher priority if it is to decide, or leave it as it is",
+        Reason::EqualPriority => "give the rule that is to decide a higher priority",
+        Reason::PatchFailed => "let the API server take the patch: the message says what rejects it",
+        Reason::RolloutStopped => "correct what the patches fail for, which its Event RolloutStopped says",
+        Reason::LedgerFull => "let fewer rules select these nodes",
+        Reason::PodsUnavailable => "let the controller list and watch pods",
+        Reason::Held => "wait until pods there end",
+        Reason::Contested | Reason::Conflict => "stop the client that the message names, or select other nodes",
+        Reason::Paused => "set paused: false for the values to follow the rule again",
+        Reason::QuantityUnknown => "set on these nodes what quantityFrom reads, or give a default",
+        Reason::InvalidSpec => "edit the rule as the message asks",
+        Reason::MemoryFull => "give the controller more memory",
+        _ => return None,
+    })
 }
 
 /// Returns the check that finds what a condition reports on the nodes themselves.

@@ -16,6 +16,7 @@ use crate::model::api;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{Interner, heartbeats};
 use crate::planner::rules::Rule;
+use crate::planner::selector::Selection;
 
 #[test]
 fn crd_that_differs_is_found() {
@@ -46,10 +47,12 @@ fn rule_that_is_not_as_declared_is_found() {
         assert_found("rule-status", severity, text, |cluster| cluster.rules = Ok(Some(Rules::new(vec![entry]))));
     };
     let conditions = |conditions: &[[&str; 3]]| rule("dongle", DONGLE, json!(4), conditions);
-    status(Error, "Ready is False, Conflict: m; see `kubectl describe ner dongle`", {
-        conditions(&[["Ready", "False", "Conflict"]])
-    });
-    status(Warning, "Held", conditions(&[["Ready", "False", "Held"]]));
+    let conflict = "Ready is False, Conflict: m; stop the client that the message names, or select \
+                    other nodes; see `kubectl describe ner dongle`";
+    status(Error, conflict, conditions(&[["Ready", "False", "Conflict"]]));
+    status(Error, "QuantityUnknown: m; set on these nodes what", conditions(&[["Ready", "False", "QuantityUnknown"]]));
+    status(Error, "Later: m; see `kubectl describe ner dongle`", conditions(&[["Ready", "False", "Later"]]));
+    status(Warning, "Held: m; wait until pods there end;", conditions(&[["Ready", "False", "Held"]]));
     status(Warning, "NoNodesSelected", conditions(&[["Ready", "True", "NoNodesSelected"]]));
     status(Warning, "EqualPriority", conditions(&[["Overlapping", "True", "EqualPriority"]]));
     status(Warning, "no controller has seen it", RuleEntry { generation: Some(2), ..ready() });
@@ -245,6 +248,26 @@ fn other_writer_of_a_value_is_found() {
     for other in ["", "Repaired a on b: 9 (by k3s) -> 4", "Repaired a on b: 10 (by k3s) -> 4"] {
         assert_eq!(read::repair(other), None, "{other}");
     }
+}
+
+#[test]
+fn name_without_a_node_among_others_is_found() {
+    let naming = |names: &[&str]| {
+        let mut entry = ready();
+        let rule = Arc::make_mut(entry.rule.as_mut().unwrap());
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        rule.selection = Selection::new(None, Some(&names), None).unwrap();
+        Ok(Some(Rules::new(vec![entry])))
+    };
+    let text =
+        "NodeExtendedResource dongle: its nodeNames list 2 nodes that do not exist: nod-1, nod-2; correct the names";
+    assert_found("rule-status", Warning, text, |cluster| {
+        cluster.rules = naming(&["nod-1", "nod-2", "node-1"]);
+        cluster.overlays = Ok(None);
+    });
+    let mut present = healthy();
+    (present.rules, present.overlays) = (naming(&["node-1"]), Ok(None));
+    assert_eq!(found(&present), []);
 }
 
 #[test]
