@@ -122,7 +122,8 @@ impl GroupLabels<'_> {
         }
         candidates.retain(|(is_weak, form, ranks, _)| {
             let is_strong = ranks.iter().all(|rank| rank.is_strong());
-            is_strong || is_evidence || (!is_weak && *form == 0 && !self.is_all)
+            let is_foreign = ranks.contains(&Rank::Foreign);
+            is_strong || is_evidence || (!is_weak && !is_foreign && *form == 0 && !self.is_all)
         });
         candidates.into_iter().min()
     }
@@ -194,7 +195,8 @@ impl GroupLabels<'_> {
 
     /// Returns the label of all nodes of the group that the fewest others have.
     fn closest(&self, first: &Node) -> Why {
-        let common = self.common(first).into_iter().filter(|(rank, ..)| !rank.is_weak());
+        let common = self.common(first).into_iter();
+        let common = common.filter(|(rank, .., nodes)| !rank.is_weak() && *nodes != self.target);
         let closest = common.min_by_key(|(rank, key, _, nodes)| (nodes.len(), *rank, *key));
         closest.map_or(Why::NoLabel, |(_, key, value, nodes)| Why::Closest {
             label: (key.to_owned(), value.to_owned()),

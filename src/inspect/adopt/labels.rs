@@ -14,6 +14,8 @@ pub(crate) enum Rank {
     Pool,
     /// A label that users of the cluster have made.
     User,
+    /// One of another domain than the resource's, which some program may have made for its own ends.
+    Foreign,
     InstanceType,
     Role,
     /// A place or a property, which nodes with the resource may have in common by coincidence.
@@ -147,7 +149,8 @@ fn rank(key: &str, resource: &str) -> Option<Rank> {
         _ if is_below("kubernetes.io") || is_below("k8s.io") => Rank::Weak,
         // Of a provider, or of an autoscaler: families, sizes, lifecycles, zones.
         _ if PROVIDERS.into_iter().any(is_below) => Rank::Weak,
-        _ => Rank::User,
+        "" => Rank::User,
+        _ => Rank::Foreign,
     })
 }
 
@@ -178,13 +181,13 @@ mod tests {
             ("lke.linode.com/pool-id", Rank::Pool),
             ("node.cluster.x-k8s.io/machine-deployment", Rank::Pool),
             ("disk", Rank::User),
-            ("other.org/disk", Rank::User),
+            ("other.org/disk", Rank::Foreign),
             ("node.kubernetes.io/instance-type", Rank::InstanceType),
             ("node-role.kubernetes.io/worker", Rank::Role),
             ("topology.kubernetes.io/zone", Rank::Weak),
             ("kubernetes.io/arch", Rank::Weak),
             ("karpenter.k8s.aws/instance-family", Rank::Weak),
-            ("topology.ebs.csi.aws.com/zone", Rank::User),
+            ("topology.ebs.csi.aws.com/zone", Rank::Foreign),
             ("feature.node.kubernetes.io/pci-1234.present", Rank::Feature),
         ] {
             assert_eq!(rank(key), Some(expected), "{key}");

@@ -92,6 +92,14 @@ fn label_that_explains_is_preferred_to_one_in_common_by_coincidence() {
     // What a single node has is no evidence, and neither is a label that each node has with another value.
     let by_name = "nodeNames: - node-0";
     assert_selected(&[(json!({zone: "x"}), true), (json!({zone: "y"}), false)], &[by_name], "New nodes do not get it");
+    let foreign = json!({"other.org/tier": "edge"});
+    assert_selected(
+        &[(foreign.clone(), true), (json!({}), false), (json!({}), false)],
+        &[by_name],
+        "By name, because no label that distinguishes",
+    );
+    let two = [(foreign.clone(), true), (foreign, true), (json!({}), false)];
+    assert_selected(&two, &["nodeSelector: matchLabels: other.org/tier: edge"], "");
     assert_selected(
         &[(json!({"asset": "7"}), true), (json!({"asset": "8"}), false)],
         &[by_name],
