@@ -9,6 +9,7 @@ use crate::model::compute::Compute;
 use crate::model::pod::Requests;
 use crate::model::pod::object::PodObject;
 use crate::model::quantity::Quantity;
+use crate::model::resource_name::is_extended;
 
 /// An unfinished pod that requests extended resources.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct PodEntry {
     pub(crate) device_classes: Box<[Box<str>]>,
     /// What it requests of nodes, by resource.
     pub(crate) requests: Box<[(Arc<str>, Quantity)]>,
+    /// The resources of which a LimitRange has added a request.
+    pub(crate) added: Box<[Arc<str>]>,
     /// What it has from a ResourceClaim, by resource.
     pub(crate) claimed: Box<[(Arc<str>, Quantity)]>,
     /// The cpu and memory that it requests.
@@ -80,6 +83,14 @@ impl fmt::Display for PodEntry {
     }
 }
 
+/// Returns the extended resources that `LimitRanger plugin set: cpu, example.com/dongle request for container c; ...` names
+/// as requested.
+fn added_requests(text: &str) -> Vec<&str> {
+    let (_, parts) = text.split_once("plugin set: ").unwrap_or_default();
+    let requests = parts.split("; ").filter_map(|part| part.split_once(" request for "));
+    requests.flat_map(|(names, _)| names.split(", ")).filter(|name| is_extended(name)).collect()
+}
+
 /// Collects pods from pages of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
@@ -104,7 +115,10 @@ impl Pods {
 
     /// Reduces a pod to what an inventory keeps.
     pub(crate) fn entry(&mut self, object: PodObject) -> PodEntry {
-        let PodObject { metadata, priority, is_gated, is_terminating, nominated_node, message, failure, pod } = object;
+        let PodObject { metadata, priority, is_gated, is_terminating, nominated_node, .. } = object;
+        let PodObject { message, failure, limit_ranger, pod, .. } = object;
+        let added = limit_ranger.as_deref().map(added_requests).unwrap_or_default();
+        let added = added.into_iter().map(|resource| self.intern(resource)).collect();
         let claimed: HashSet<_> = pod.claimed().collect();
         let (mut requests, mut from_claims) = (Vec::new(), Vec::new());
         for (resource, quantity) in Requests::of(&pod).iter().filter(|(_, quantity)| !quantity.is_zero()) {
@@ -126,6 +140,7 @@ impl Pods {
             failure,
             device_classes: pod.device_classes().map(Into::into).collect(),
             requests: requests.into(),
+            added,
             claimed: from_claims.into(),
             compute: pod.compute(),
             has_started: pod.has_started(),
@@ -161,5 +176,20 @@ impl Pods {
         let shared: Arc<str> = text.into();
         self.strings.insert(Arc::clone(&shared));
         shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_that_a_limit_range_has_added_is_read() {
+        let text = "LimitRanger plugin set: cpu, example.com/dongle request for container a; cpu, example.com/other limit \
+                    for container a; example.com/key request for init container b";
+        assert_eq!(added_requests(text), ["example.com/dongle", "example.com/key"]);
+        for other in ["", "by hand", "LimitRanger plugin set: "] {
+            assert_eq!(added_requests(other), [""; 0], "{other}");
+        }
     }
 }

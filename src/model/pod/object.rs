@@ -26,6 +26,8 @@ pub struct PodObject {
     pub message: Option<Box<str>>,
     /// `status.reason` and `status.message`, such as why a kubelet rejected the pod.
     pub failure: Option<Box<str>>,
+    /// What a LimitRange has added, in the words of the API server's plugin.
+    pub limit_ranger: Option<Box<str>>,
     /// The node and the requests.
     pub pod: Pod,
 }
@@ -48,6 +50,14 @@ impl<'de> Deserialize<'de> for PodObject {
             name: Option<String>,
             resource_version: Option<String>,
             deletion_timestamp: Option<IgnoredAny>,
+            annotations: Option<Annotations>,
+        }
+
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Annotations {
+            #[serde(rename = "kubernetes.io/limit-ranger")]
+            limit_ranger: Option<Box<str>>,
         }
 
         #[derive(Default, Deserialize)]
@@ -81,6 +91,7 @@ impl<'de> Deserialize<'de> for PodObject {
             nominated_node: status.nominated_node_name.take().filter(|name| !name.is_empty()),
             message: message.filter(|message| !message.is_empty()),
             failure: (!failure.is_empty()).then(|| failure.join(": ").into()),
+            limit_ranger: metadata.annotations.and_then(|annotations| annotations.limit_ranger),
             pod: Pod {
                 kind,
                 spec: PodSpec {

@@ -93,6 +93,9 @@ impl Outcome {
 #[serde(rename_all = "camelCase")]
 pub(super) struct WhyResource {
     pub(super) pod_requests: String,
+    /// Whether a LimitRange has added the request, so that the pod's author may not know of it.
+    #[serde(skip)]
+    pub(super) is_added: bool,
     #[serde(flatten)]
     pub(super) resource: ResourceView,
     /// What the scheduler reserves for pods that it has nominated for a node.

@@ -118,6 +118,7 @@ impl WhyResource {
         let reserved = why::promised(inventory, pod, resource);
         Self {
             pod_requests: quantity.to_string(),
+            is_added: pod.added.contains(resource),
             resource: ResourceView::new(inventory, resource, of_resource),
             reserved: (!reserved.is_zero()).then(|| reserved.to_string()),
             similar: similar.map(str::to_owned),
@@ -134,7 +135,8 @@ impl WhyResource {
 
     /// Returns the amounts as a sentence, if they are known.
     pub(super) fn sentence(&self) -> Option<String> {
-        self.sentence_about(&format!("the pod requests {}", self.pod_requests))
+        let by = if self.is_added { " by a LimitRange of its namespace" } else { "" };
+        self.sentence_about(&format!("the pod requests {}{by}", self.pod_requests))
     }
 
     /// Returns the same beside what is requested.

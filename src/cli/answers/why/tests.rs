@@ -181,6 +181,18 @@ fn short_nodes_are_an_answer_without_a_list_of_pods() {
     assert!(remarks.contains("the pod requests 3; nodes have 2 in all"), "{remarks}");
 }
 
+#[test]
+fn request_that_a_limit_range_has_added_is_named_as_such() {
+    let mut waits = pod("waits", "", "5");
+    let added = "LimitRanger plugin set: cpu, example.com/dongle request for container a";
+    for (annotation, by) in [(Some(added), " by a LimitRange of its namespace;"), (None, ";")] {
+        waits["metadata"]["annotations"] = json!({"kubernetes.io/limit-ranger": annotation});
+        let mut inventory = inventory(&[node("node-1", &json!({}), "4")], std::slice::from_ref(&waits), vec![]);
+        let (_, remarks) = explained(&mut inventory, &waits);
+        assert!(remarks.contains(&format!("example.com/dongle: the pod requests 5{by}")), "{remarks}");
+    }
+}
+
 /// Returns a pod that asks for dongles and keys, with more of a spec.
 fn asking(dongles: &str, keys: &str, spec: Value) -> Value {
     let mut pod = pod("waits", "", dongles);
