@@ -11,6 +11,7 @@ pub mod error;
 mod read;
 mod removal;
 mod report;
+mod scope;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -26,28 +27,15 @@ use crate::cli::output::print;
 use crate::cli::printer::Printer;
 use crate::cli::stop;
 use crate::cluster::node_client::NodeClient;
-use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::count::plural;
-use crate::model::resource_name::ResourceName;
 use crate::response::TIMEOUT;
 use removal::remove;
 use report::Report;
+pub(super) use scope::Scope;
 use survey::Survey;
 
 /// The number of nodes that are patched at once.
 const AT_ONCE: usize = 8;
-
-/// What to remove from which nodes.
-pub(super) struct Scope {
-    pub(super) resource: ResourceName,
-    /// Names; empty for all nodes.
-    pub(super) nodes: Vec<String>,
-    /// The labels of the nodes.
-    pub(super) labels: LabelFilter,
-    pub(super) dry_run: bool,
-    /// Whether to ask on the terminal.
-    pub(super) asks: bool,
-}
 
 /// Runs the command.
 pub(super) async fn run(client: &Client, scope: &Scope) -> Result<(), Error> {

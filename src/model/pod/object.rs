@@ -32,6 +32,23 @@ pub struct PodObject {
     pub pod: Pod,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    namespace: Option<String>,
+    name: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<IgnoredAny>,
+    annotations: Option<Annotations>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "kubernetes.io/limit-ranger")]
+    limit_ranger: Option<Box<str>>,
+}
+
 impl<'de> Deserialize<'de> for PodObject {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
@@ -41,23 +58,6 @@ impl<'de> Deserialize<'de> for PodObject {
             metadata: Metadata,
             spec: Spec,
             status: Option<ApiPodStatus>,
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Metadata {
-            namespace: Option<String>,
-            name: Option<String>,
-            resource_version: Option<String>,
-            deletion_timestamp: Option<IgnoredAny>,
-            annotations: Option<Annotations>,
-        }
-
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Annotations {
-            #[serde(rename = "kubernetes.io/limit-ranger")]
-            limit_ranger: Option<Box<str>>,
         }
 
         #[derive(Default, Deserialize)]

@@ -10,8 +10,8 @@ use kube::api::ListParams;
 use serde::{Deserialize as _, de::Error as _};
 use serde_json::Value;
 
-use super::Scope;
 use super::error::UnrecordedError;
+use super::scope::Scope;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::requests::Requests;
 use crate::inspect::adopt::snapshot::{Entry, Object};

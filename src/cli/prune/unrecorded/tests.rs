@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Scope;
 use super::read::{Found, Snapshot, found, last_writes, listed};
 use super::removal::{Removed, patch};
 use super::report::Report;
+use super::scope::Scope;
 use super::survey::{Stays, Survey};
 use crate::cli::printer::Line;
 use crate::inspect::doctor::read::rule;

@@ -41,7 +41,7 @@ async fn rejected_ledger_repair_is_not_taken_apart() {
         let answers = [Answer::Rejected(403, "denied by a policy"), Answer::Applied, Answer::Applied];
         let server = Server { node: node.clone(), answers: answers.into(), log: Vec::new(), on_get: None };
         let withdrawal = Withdrawal { zeros, ..Withdrawal::default() };
-        let scope = Scope { repair_ledgers: true, withdrawal, ..Scope::default() };
+        let scope = Scope { repair_ledgers: true, withdrawal };
         let granted = futures::stream::iter([Permission::Granted(None)]);
         let (results, _, log) = prune_under(granted, server, vec![node], scope).await;
         assert_eq!(results[0].outcome, NodeOutcome::Pruned, "{log:?}");
