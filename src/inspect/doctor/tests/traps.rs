@@ -47,7 +47,7 @@ fn rule_that_is_not_as_declared_is_found() {
         assert_found("rule-status", severity, text, |cluster| cluster.rules = Ok(Some(Rules::new(vec![entry]))));
     };
     let conditions = |conditions: &[[&str; 3]]| rule("dongle", DONGLE, json!(4), conditions);
-    let conflict = "Ready is False, Conflict: m; stop the client that the message names, or select \
+    let conflict = "Ready is False, Conflict: m; stop the other client that writes the value, or select \
                     other nodes; see `kubectl describe ner dongle`";
     status(Error, conflict, conditions(&[["Ready", "False", "Conflict"]]));
     status(Error, "QuantityUnknown: m; set on these nodes what", conditions(&[["Ready", "False", "QuantityUnknown"]]));
