@@ -185,8 +185,9 @@ fn short_nodes_are_an_answer_without_a_list_of_pods() {
 fn request_that_a_limit_range_has_added_is_named_as_such() {
     let mut waits = pod("waits", "", "5");
     let added = "LimitRanger plugin set: cpu, example.com/dongle request for container a";
-    for (annotation, by) in [(Some(added), " by a LimitRange of its namespace;"), (None, ";")] {
-        waits["metadata"]["annotations"] = json!({"kubernetes.io/limit-ranger": annotation});
+    let annotated = json!({"kubernetes.io/limit-ranger": added});
+    for (annotations, by) in [(annotated, " by a LimitRange of its namespace;"), (json!({}), ";")] {
+        waits["metadata"]["annotations"] = annotations;
         let mut inventory = inventory(&[node("node-1", &json!({}), "4")], std::slice::from_ref(&waits), vec![]);
         let (_, remarks) = explained(&mut inventory, &waits);
         assert!(remarks.contains(&format!("example.com/dongle: the pod requests 5{by}")), "{remarks}");
