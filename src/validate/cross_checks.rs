@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
 use super::overlaps::{Candidate, LabelTests, PrecedenceGroup};
-use super::pods::pods;
+use super::pods::{Pod, pods};
 use super::providers::{External, Provider, ProviderKind, providers};
 use super::report::Report;
 use super::workload::{LimitMissing, Problem};
@@ -83,7 +83,8 @@ impl CrossChecks {
 
     /// Adds an object that is no rule.
     pub(super) fn other(&mut self, document: &Document) {
-        self.workloads.extend(workload::check(document));
+        let pods = pods(document);
+        self.workloads.extend(workload::check(document, &pods));
         let limits = namespace_limits::check(document).into_iter();
         self.workloads.extend(limits.map(|diagnostic| Problem { diagnostic, limit_missing: None }));
         let namespace = workload::namespace(document);
@@ -93,11 +94,11 @@ impl CrossChecks {
         for provider in providers(document) {
             self.providers.entry(provider.resource.clone()).or_default().push(provider);
         }
-        self.requests(document);
+        self.requests(document, &pods);
     }
 
     /// Adds the resources that an object names; the pods of one object may be different.
-    fn requests(&mut self, document: &Document) {
+    fn requests(&mut self, document: &Document, pods: &[Pod<'_>]) {
         let mut seen = HashMap::new();
         let mut add = |resource: String, amount: Quantity, path: Path| {
             let place = *seen.entry(resource.clone()).or_insert(self.requests.len());
@@ -118,9 +119,9 @@ impl CrossChecks {
         {
             add(resource, Quantity::default(), path);
         }
-        for pod in pods(document) {
-            let amounts = workload::requests(&pod);
-            for (resource, path) in resource_refs::of_pod(&pod) {
+        for pod in pods {
+            let amounts = workload::requests(pod);
+            for (resource, path) in resource_refs::of_pod(pod) {
                 let amount = amounts.get(&resource);
                 add(resource, amount, path);
             }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::amounts::{self, Place};
 use super::code::Code;
 use super::diagnostic::{Diagnostic, Severity};
-use super::pods::{Container, Origin, Pod, pod_spec, pods};
+use super::pods::{Container, Origin, Pod, pod_spec};
 use super::shape::{self, names_extended, unknown_field};
 use super::violation::Violation;
 use crate::manifest::{Document, Path, Step};
@@ -34,15 +34,15 @@ pub(super) struct LimitMissing {
     pub(super) request: Quantity,
 }
 
-/// Returns the problems of the pods in a document.
-pub(super) fn check(document: &Document) -> Vec<Problem> {
+/// Returns the problems of a document with these pods.
+pub(super) fn check(document: &Document, pods: &[Pod<'_>]) -> Vec<Problem> {
     let mut violations = Vec::new();
     check_beside(document, &mut violations);
     let mut problems: Vec<_> =
         violations.into_iter().map(|violation| problem(document, Origin::Template, violation)).collect();
-    for pod in pods(document) {
+    for pod in pods {
         let mut violations = Vec::new();
-        check_pod(&pod, &mut violations);
+        check_pod(pod, &mut violations);
         problems.extend(violations.into_iter().map(|violation| problem(document, pod.origin, violation)));
     }
     problems

@@ -7,9 +7,14 @@ use granit_parser::{Event, ScalarStyle, Span as Range, StructureStyle};
 /// What ends an anchor or a tag. Other spaces, such as U+00A0, are parts of it.
 pub(super) const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
+/// With which each fault between values begins.
+const SUSPECTS: [char; 4] = ['\t', '&', '!', '\u{feff}'];
+
 /// The part of a text that is not read yet, and what is before it.
 pub(super) struct Gaps<'t> {
     text: &'t str,
+    /// Whether it has, anywhere, what may be a fault.
+    has_suspects: bool,
     /// The end of the last value.
     read: usize,
     before: Before,
@@ -83,7 +88,8 @@ impl<'t> Gaps<'t> {
             Some(rest) => (rest, Before::Other),
             None => (marked, Before::KeyStart),
         };
-        Self { text, read: text.len() - rest.len(), before, blocks: Vec::new() }
+        let has_suspects = SUSPECTS.iter().any(|char| rest.contains(*char));
+        Self { text, has_suspects, read: text.len() - rest.len(), before, blocks: Vec::new() }
     }
 
     /// Returns the first fault between the previous value and this event. `in_brackets` is whether the event is in a list
@@ -112,11 +118,16 @@ impl<'t> Gaps<'t> {
             | Event::MappingEnd => Before::Other,
             _ => return None,
         };
-        let fault = self.fault(bytes.start, in_brackets).or_else(|| match event {
-            Event::Scalar(_, ScalarStyle::Plain, ..) => self.fault_in_plain(bytes.start, bytes.end),
-            Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) => self.fault_in_block(bytes.end),
-            _ => None,
-        });
+        let fault = match event {
+            _ if !self.has_suspects => None,
+            Event::Scalar(_, ScalarStyle::Plain, ..) => {
+                self.fault(bytes.start, in_brackets).or_else(|| self.fault_in_plain(bytes.start, bytes.end))
+            }
+            Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) => {
+                self.fault(bytes.start, in_brackets).or_else(|| self.fault_in_block(bytes.end))
+            }
+            _ => self.fault(bytes.start, in_brackets),
+        };
         (self.read, self.before) = (bytes.end, before);
         fault
     }
@@ -167,7 +178,7 @@ impl<'t> Gaps<'t> {
 
     fn fault(&self, until: usize, in_brackets: bool) -> Option<Fault> {
         let gap = self.text.get(self.read..until)?;
-        if !gap.contains(['\t', '&', '!', '\u{feff}']) {
+        if !gap.contains(SUSPECTS) {
             return None;
         }
         let (mut before, mut start) = (self.before, self.read);
