@@ -98,6 +98,9 @@ Examples:
   # Apply the NodeOverlays of all rules
   node-resource-advertiser autoscaler -f rules/ --for karpenter | kubectl apply -f -
 
+  # The same for the rules of the cluster
+  kubectl get ner -o yaml | node-resource-advertiser autoscaler -f - --for karpenter
+
   # Fail a pipeline if the NodeOverlays of the cluster differ from the rules
   node-resource-advertiser autoscaler -f rules/ --for karpenter --check-cluster
 
