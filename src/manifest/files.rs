@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use aho_corasick::AhoCorasick;
 use kube::Resource as _;
+use serde_json::Value;
 
 use super::document::{Document, Limits, ReadError};
 use super::inputs::{Files, Inputs};
@@ -103,14 +104,15 @@ fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Res
 impl Document {
     /// Returns an error unless the document is a Kubernetes object.
     fn checked(self) -> Result<Self, ReadError> {
-        let missing = match (self.api_version().is_empty(), self.kind().is_empty()) {
+        let reason = match (self.api_version().is_empty(), self.kind().is_empty()) {
             (false, false) => return Ok(self),
-            (true, true) => "apiVersion and kind, as text",
-            (true, false) => "apiVersion, as text",
-            (false, true) => "kind, as text",
+            _ if self.value.is_array() => "an array is no Kubernetes object: put its objects into the items of a List",
+            (true, true) => "not a Kubernetes object: it needs apiVersion and kind, as text",
+            (true, false) => "not a Kubernetes object: it needs apiVersion, as text",
+            (false, true) => "not a Kubernetes object: it needs kind, as text",
         };
-        let reason = format!("not a Kubernetes object: it needs {missing}");
-        let may_hold_rules = self.is_rule();
+        let reason = reason.to_owned();
+        let may_hold_rules = self.may_be_rules();
         Err(ReadError { location: self.location(&ValuePath::default()), reason, may_hold_rules })
     }
 
@@ -120,10 +122,22 @@ impl Document {
             || self.api_version().contains(&*NodeExtendedResource::group(&()))
     }
 
+    /// Returns whether it may be meant as rules without being an object: it names them anywhere, as an array does and an
+    /// event of a watch, or it has a field that only rules have.
+    fn may_be_rules(&self) -> bool {
+        mentions_rules(&self.value.to_string()) || self.value.pointer("/spec/resourceName").is_some()
+    }
+
     /// Returns whether the document is something other than a Kubernetes object. A rule without one of the two fields
-    /// is a rule with a mistake.
+    /// is a rule with a mistake, and so is an array of rules. Values of a chart may name rules deeper.
     fn is_something_else(&self) -> bool {
-        (self.api_version().is_empty() || self.kind().is_empty()) && !self.is_rule()
+        let is_rule = |item: &Value| {
+            let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
+            text("kind") == NodeExtendedResource::kind(&())
+                || text("apiVersion").contains(&*NodeExtendedResource::group(&()))
+        };
+        let is_list = self.value.as_array().is_some_and(|items| items.iter().any(is_rule));
+        (self.api_version().is_empty() || self.kind().is_empty()) && !is_rule(&self.value) && !is_list
     }
 }
 
@@ -291,7 +305,8 @@ impl Reader<'_> {
             Err(error) => {
                 let text = lossy(error.as_bytes());
                 match origin != Origin::Folder || may_hold_objects(&text) {
-                    true => self.not_text(name, error, origin == Origin::Stream || mentions_rules(&text)),
+                    // What is compressed, for one, may hold anything.
+                    true => self.not_text(name, error, origin != Origin::Folder || mentions_rules(&text)),
                     false => self.skip(name),
                 }
             }

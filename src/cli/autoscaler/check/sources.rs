@@ -136,7 +136,11 @@ fn objects(path: &Path, exclude: &Exclude, texts: &[&str]) -> Result<Vec<Value>,
         Err(error) => fatal = Some(located(&error, advice)),
     });
     if files.names.is_empty() {
-        fatal = Some(unreadable(&path.display().to_string(), &"--exclude leaves no file of it"));
+        let why = match files.folders.is_empty() {
+            true => "no file of it is read: --exclude skips them, or other tools read them",
+            false => "it has only subfolders, which are not read: name one",
+        };
+        fatal = Some(unreadable(&path.display().to_string(), &why));
     }
     // A comparison with nothing would find everything missing.
     let error = fatal.or(skipped.filter(|_| objects.is_empty()));
