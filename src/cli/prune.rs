@@ -413,7 +413,10 @@ impl Report {
         let mut with_zeros: Vec<_> = plan.zeros.iter().map(|(node, _)| node).collect();
         with_zeros.dedup();
         if !with_zeros.is_empty() {
-            let remove = hint::remove_zeros(&with_zeros);
+            let remove = match plan.labels.is_empty() {
+                true => hint::remove_zeros(&with_zeros),
+                false => hint::remove_zeros_of(&plan.labels),
+            };
             let message = format!("to see how to remove such zeros and nothing else, run: {remove}");
             self.printer.print(Line::Message(message));
         }
@@ -422,12 +425,12 @@ impl Report {
             let message = format!("{node}: skipped: {why}; to remove the annotation, begin with: {repair}");
             self.printer.print(Line::Message(message));
         }
-        let kept = plan.in_use.iter().map(|(node, Leaving { resource, rule, at, pods_error })| {
+        for (node, Leaving { resource, rule, at, pods_error }) in &plan.in_use {
             let at = at.map(|at| format!("={at}")).unwrap_or_default();
             let why = pods_error.as_deref().unwrap_or("pods request it");
-            NodeLine::new(node, format!("kept {resource}{at}: {why} (rule {rule}, deletionPolicy: WhenUnused)"))
-        });
-        grouped(kept.collect()).into_iter().for_each(|line| self.printer.print(Line::Message(line)));
+            let message = format!("{node}: kept {resource}{at}: {why} (rule {rule}, deletionPolicy: WhenUnused)");
+            self.printer.print(Line::Message(message));
+        }
         let (changes, nodes) = (count(self.changes, "change"), count(self.nodes, "node"));
         self.print(format_args!("{changes} on {} of {nodes}{}", self.changed_nodes, self.dry_run));
         let errors = self.errors(plan);

@@ -28,6 +28,11 @@ pub(crate) fn remove_zeros<N: Display>(nodes: &[N]) -> String {
     command(&format!("prune --zeros{} --dry-run", node_flags(nodes)))
 }
 
+/// Returns the same for the nodes that a selector selects.
+pub(crate) fn remove_zeros_of(selector: impl Display) -> String {
+    command(&format!("prune --zeros -l '{selector}' --dry-run"))
+}
+
 /// Returns the command that shows what the repair of one node's annotation would remove.
 pub(crate) fn repair_ledger(node: impl Display) -> String {
     command(&format!("prune --repair-ledger --node {node} --force --dry-run"))
@@ -56,6 +61,7 @@ mod tests {
         for (command, expected) in [
             (remove_zeros(&few), "prune --zeros --node a --node b --node c --dry-run"),
             (remove_zeros(&many), "prune --zeros --dry-run"),
+            (remove_zeros_of("pool in (a,b)"), "prune --zeros -l 'pool in (a,b)' --dry-run"),
             (withdraw_rule("r", &few[..1]), "prune --rule r --node a --dry-run"),
             (repair_ledger("a"), "prune --repair-ledger --node a --force --dry-run"),
         ] {

@@ -36,6 +36,8 @@ pub struct Target {
 pub struct PrunePlan {
     /// The number of nodes read.
     pub nodes: usize,
+    /// The labels by which they were selected.
+    pub labels: LabelFilter,
     /// The nodes with changes.
     pub planned: Vec<NodePrune>,
     /// Nodes that do not change because their ledger cannot be read.
@@ -54,6 +56,9 @@ pub enum PlanPruneError {
     /// Nodes cannot be listed.
     #[error("cannot list nodes: {}", describe(.0))]
     List(#[source] Box<kube::Error>),
+    /// The selector, which may be misspelled, selects nothing.
+    #[error("no node has the labels {0}")]
+    NoNodes(LabelFilter),
     /// A node cannot be read.
     #[error("cannot read node {node}: {}", describe(.source))]
     Get {
@@ -108,6 +113,10 @@ pub async fn plan_prune(
         let pods = pods.map_or_else(PodUsage::Unavailable, |pods| PodUsage::Known(pods.requests));
         plan_prune.add_planned(planned.with_pods(pods, scope));
     }
+    if plan_prune.nodes == 0 && !target.labels.is_empty() {
+        return Err(PlanPruneError::NoNodes(target.labels.clone()));
+    }
+    plan_prune.labels = target.labels.clone();
     plan_prune.sort();
     Ok(plan_prune)
 }

@@ -1,6 +1,7 @@
 //! `-l`: label selectors in kubectl's syntax.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::iter::Peekable;
 use std::str::FromStr;
 use std::vec::IntoIter;
@@ -54,6 +55,13 @@ impl LabelFilter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.selects_all()
+    }
+}
+
+impl fmt::Display for LabelFilter {
+    /// As it can be given again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

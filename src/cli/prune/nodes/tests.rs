@@ -110,3 +110,18 @@ async fn nodes_without_the_labels_are_left() {
     assert_eq!(plan.nodes, 1);
     assert_eq!(plan.planned.iter().map(|planned| &*planned.node().name).collect::<Vec<_>>(), ["n-2"]);
 }
+
+/// A misspelled selector is no success.
+#[tokio::test]
+async fn selector_that_selects_no_node_is_an_error() {
+    let list = json!({"metadata": {}, "items": [{"metadata": {"name": "n-1", "uid": "n-1", "labels": {"pool": "a"}}}]});
+    let service = tower::service_fn(move |_| {
+        let body = Body::from(list.to_string().into_bytes());
+        async { Ok::<_, tower::BoxError>(Response::new(body)) }
+    });
+    let client = Client::new(service, "default");
+    let target = |labels: &str| Target { labels: labels.parse().unwrap(), ..Target::default() };
+    let error = plan_prune(&client, &target("pol in (b,a)"), |_| {}).await.unwrap_err().to_string();
+    assert_eq!(error, "no node has the labels pol in (a,b)");
+    assert_eq!(plan_prune(&client, &target("pool=a"), |_| {}).await.unwrap().nodes, 1);
+}
