@@ -42,6 +42,12 @@ fn without_domain<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> O
     found.next().filter(|_| found.next().is_none())
 }
 
+/// Returns the known word that `word` was probably meant to be, and from which it differs in more than its numbers.
+#[must_use]
+pub fn closest_of_another_family<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
+    closest(word, known.into_iter().filter(|known| !is_of_one_family(word, known)))
+}
+
 fn is_of_one_family(one: &str, other: &str) -> bool {
     let letters = |name: &str| name.replace(|char: char| char.is_ascii_digit(), "");
     one != other && letters(one) == letters(other)

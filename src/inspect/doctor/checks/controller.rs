@@ -79,7 +79,11 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
 fn held(lease: &Lease, snapshot: &Snapshot) -> Result<Finding, NotRun> {
     let name = holder::holder(lease).unwrap_or_default();
     let problem = format!("{name} holds the Lease, so that no controller writes: {CONSEQUENCE}");
-    let fix = format!("wait until it ends, or delete the Lease: `kubectl delete lease {}`", flags(lease));
+    // A running one takes seconds.
+    if kind(lease) == Some(Kind::Prune) {
+        return Ok(Finding::warning(vec![object(lease)], problem, "wait until it ends"));
+    }
+    let fix = format!("wait until it expires, or delete the Lease: `kubectl delete lease {}`", flags(lease));
     let unseen: Vec<_> =
         snapshot.rules()?.iter().filter(|rule| rules::is_unseen(rule)).map(|rule| &*rule.name).collect();
     if unseen.is_empty() {

@@ -6,6 +6,7 @@ use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome, Severity};
 use crate::inspect::doctor::snapshot::{RuleEntry, Snapshot, known};
 use crate::model::api::Reason;
 use crate::model::count::{NAMED, few, plural};
+use crate::model::spelling::closest_of_another_family;
 
 fn object(rule: &RuleEntry) -> ObjectName {
     ObjectName::new("NodeExtendedResource", &*rule.name)
@@ -26,22 +27,27 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
     // Without the nodes, their own checks do not run, and say so.
     if let Ok(nodes) = &snapshot.nodes {
         let names: HashSet<_> = nodes.iter().map(|entry| &*entry.node.name).collect();
-        findings.extend(rules.all.iter().filter_map(|rule| absent(rule, &names)));
+        findings.extend(rules.all.iter().filter_map(|rule| misspelled(rule, &names)));
     }
     Ok(findings)
 }
 
-/// Finds names without a node, such as misspelled ones, of a rule that selects others: a node may be yet to come.
-fn absent(entry: &RuleEntry, nodes: &HashSet<&str>) -> Option<Finding> {
+/// Finds misspelled names of nodes, of a rule that selects others. One that resembles no node may be of a node that is yet
+/// to come, or to come back.
+fn misspelled(entry: &RuleEntry, nodes: &HashSet<&str>) -> Option<Finding> {
     let names = entry.rule.as_ref().ok()?.selection.names();
     let (present, absent): (Vec<&str>, Vec<_>) = names.map(|name| &**name).partition(|name| nodes.contains(name));
-    if absent.is_empty() || present.is_empty() && !is_unseen(entry) {
+    if present.is_empty() && !is_unseen(entry) {
         return None;
     }
-    let nodes = plural(absent.len(), "node that does not exist", "nodes that do not exist");
-    let problem = format!("its nodeNames list {nodes}: {}", few(&absent, NAMED, ", "));
-    let fix = "correct the names, or ignore it if these nodes are yet to come";
-    Some(Finding::warning(vec![object(entry)], problem, fix))
+    let meant = absent.iter().filter_map(|name| {
+        let others = nodes.iter().copied().filter(|node| !present.contains(node));
+        closest_of_another_family(name, others).map(|node| format!("{name} (is it {node}?)"))
+    });
+    let meant: Vec<_> = meant.collect();
+    let nodes = plural(meant.len(), "node that does not exist", "nodes that do not exist");
+    let problem = format!("its nodeNames list {nodes}: {}", few(&meant, NAMED, ", "));
+    (!meant.is_empty()).then(|| Finding::warning(vec![object(entry)], problem, "correct the names"))
 }
 
 /// Returns whether no controller has seen a rule as it is.
@@ -92,7 +98,9 @@ fn advice(reason: Reason) -> Option<&'static str> {
         Reason::Held => "wait until pods there end",
         Reason::Contested | Reason::Conflict => "stop the other client that writes the value, or select other nodes",
         Reason::Paused => "set paused: false for the values to follow the rule again",
-        Reason::QuantityUnknown => "set on these nodes what quantityFrom reads, or give a default",
+        Reason::QuantityUnknown => {
+            "set on these nodes what quantityFrom reads, or give a default in place of whenMissing"
+        }
         Reason::InvalidSpec => "edit the rule as the message of Stalled asks",
         Reason::MemoryFull => "give the controller more memory",
         _ => return None,

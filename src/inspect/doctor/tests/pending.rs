@@ -107,9 +107,9 @@ const OF_CONTROLLERS: [Cause; 6] = [
         bare(it);
         it.leases = Ok(vec![lease("nra-1_0", "2026-01-01T11:59:00.000000Z")]);
     }),
-    ("a prune that has the Lease", "leader", "kubectl delete lease -n system nra", |it| {
+    ("a prune that has kept the Lease", "leader", "kubectl delete lease -n system nra", |it| {
         bare(it);
-        it.leases = Ok(vec![lease("prune_1767268800000000000", LIVE)]);
+        it.leases = Ok(vec![lease("prune_1767268800000000000_ended", LIVE)]);
     }),
     ("a Deployment without replicas", "replicas", "scale deployment/nra --replicas=2", |it| {
         bare(it);

@@ -259,15 +259,19 @@ fn name_without_a_node_among_others_is_found() {
         rule.selection = Selection::new(None, Some(&names), None).unwrap();
         Ok(Some(Rules::new(vec![entry])))
     };
-    let text =
-        "NodeExtendedResource dongle: its nodeNames list 2 nodes that do not exist: nod-1, nod-2; correct the names";
+    let text = "NodeExtendedResource dongle: its nodeNames list 1 node that does not exist: mode-2 (is it node-2?); \
+                correct the names";
     assert_found("rule-status", Warning, text, |cluster| {
-        cluster.rules = naming(&["nod-1", "nod-2", "node-1"]);
+        cluster.nodes.as_mut().unwrap().push(node("node-2", &json!({}), None, "kubelet"));
+        cluster.rules = naming(&["mode-2", "node-7", "gone", "node-1"]);
         cluster.overlays = Ok(None);
     });
-    let mut present = healthy();
-    (present.rules, present.overlays) = (naming(&["node-1"]), Ok(None));
-    assert_eq!(found(&present), []);
+    // Nodes that come and go, and one that is listed anyway.
+    for names in [&["node-1"][..], &["node-1", "node-2", "other"], &["node-1", "mode-1"]] {
+        let mut present = healthy();
+        (present.rules, present.overlays) = (naming(names), Ok(None));
+        assert_eq!(found(&present), [], "{names:?}");
+    }
 }
 
 #[test]
@@ -322,7 +326,8 @@ fn controller_that_does_not_work_is_found() {
             Error,
             "leads since 2026-01-01T11:59:15Z, when nra-1_0 stopped",
         ),
-        (vec![lease("prune_1767268800000000000", live)], Warning, "kubectl delete lease -n system nra"),
+        (vec![lease("prune_1767268800000000000_ended", live)], Warning, "kubectl delete lease -n system nra"),
+        (vec![lease("prune_1767268800000000000", live)], Warning, "wait until it ends"),
         (vec![lease("a_0", live), lease("b_0", live)], Error, "several Leases"),
     ] {
         assert_found("leader", severity, text, |cluster| cluster.leases = Ok(leases));

@@ -79,6 +79,18 @@ fn edited_rule_without_a_controller_is_one_error() {
     assert_eq!(reported(1).0, (0, 1), "a rule that was seen has what it declares, or another check says so");
 }
 
+/// It ends within seconds, and nobody needs its Lease before.
+#[test]
+fn prune_that_runs_is_waited_for() {
+    let mut cluster = healthy();
+    cluster.leases = Ok(vec![lease("prune_1767268800000000000", "2026-01-01T11:59:59.000000Z")]);
+    cluster.rules = Ok(Some(Rules::new(vec![RuleEntry { generation: Some(2), ..ready() }])));
+    let report = Report::new(&cluster);
+    assert_eq!((report.errors, report.warnings), (0, 1));
+    let fixes: Vec<_> = report.checks.iter().flat_map(|checked| checked.findings()).map(|found| &*found.fix).collect();
+    assert_eq!(fixes, ["wait until it ends"]);
+}
+
 /// A table that does not name a node declares nothing there, whatever rule it is of.
 #[test]
 fn rule_that_declares_nothing_on_a_node_is_none_there() {
