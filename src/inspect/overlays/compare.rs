@@ -1,5 +1,6 @@
 //! Compares NodeOverlays.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -59,7 +60,9 @@ pub(crate) fn compare(expected: &[NodeOverlay], found: &[NodeOverlay]) -> Compar
     let names: BTreeSet<_> = expected.iter().map(|overlay| &*overlay.metadata.name).collect();
     let mut by_weight = BTreeMap::<_, Vec<&NodeOverlay>>::new();
     let others = found.iter().filter(|other| !other.is_ours() && !names.contains(&*other.metadata.name));
-    let others: Vec<_> = others.map(Other::new).collect();
+    // Karpenter applies no rejected one, and of two it prefers the heavier.
+    let mut others: Vec<_> = others.filter(|other| rejected(other).is_none()).map(Other::new).collect();
+    others.sort_by_key(|other| Reverse(other.overlay.spec.weight));
     for Other { overlay, .. } in &others {
         by_weight.entry(overlay.spec.weight.unwrap_or_default()).or_default().push(overlay);
     }
@@ -124,9 +127,9 @@ fn missing(overlay: &NodeOverlay, others: &[Other<'_>]) -> String {
 /// Reports overlays of others that Karpenter prefers to one of ours, and that have another quantity.
 fn heavier(overlay: &NodeOverlay, others: &[Other<'_>], exists: bool) -> Vec<Difference> {
     let requirements = canonical(&overlay.spec.requirements);
-    let own = selection(overlay);
-    let may_meet = |other: &Other<'_>| match (&own, &other.selection) {
-        (Some(own), Some(other)) => own.overlap(other) != Overlap::Never,
+    let own = widest(overlay);
+    let may_meet = |other: &Other<'_>| match (&own, widest(other.overlay)) {
+        (Some(own), Some(other)) => own.overlap(&other) != Overlap::Never,
         _ => true,
     };
     let heavier = others.iter().filter(|other| {
@@ -147,14 +150,24 @@ fn heavier(overlay: &NodeOverlay, others: &[Other<'_>], exists: bool) -> Vec<Dif
 
 /// Returns what an overlay applies to, if labels have all of its operators.
 fn selection(overlay: &NodeOverlay) -> Option<Selection> {
-    if overlay.spec.requirements.is_empty() {
+    selection_of(overlay.spec.requirements.clone())
+}
+
+/// Returns the same without requirements whose operators labels do not have, such as Gt: all that it applies to, and
+/// maybe more.
+fn widest(overlay: &NodeOverlay) -> Option<Selection> {
+    let known = |requirement: &&OverlayRequirement| {
+        ["In", "NotIn", "Exists", "DoesNotExist"].contains(&requirement.operator.as_str())
+    };
+    selection_of(overlay.spec.requirements.iter().filter(known).cloned().collect())
+}
+
+fn selection_of(requirements: Vec<OverlayRequirement>) -> Option<Selection> {
+    if requirements.is_empty() {
         return Some(Selection::All);
     }
-    let requirements = overlay.spec.requirements.iter().cloned();
-    let expressions = requirements.map(|OverlayRequirement { key, operator, values }| LabelSelectorRequirement {
-        key,
-        operator,
-        values: (!values.is_empty()).then_some(values),
+    let expressions = requirements.into_iter().map(|OverlayRequirement { key, operator, values }| {
+        LabelSelectorRequirement { key, operator, values: (!values.is_empty()).then_some(values) }
     });
     let selector = LabelSelector { match_expressions: Some(expressions.collect()), match_labels: None };
     Selection::new(Some(&selector), None, None).ok()
@@ -412,6 +425,12 @@ mod tests {
             (json!({"capacity": five, "requirements": of_a("In", &["x"])}), true),
             (json!({"capacity": five, "requirements": of_a("Gt", &["1"])}), true),
             (json!({"capacity": five, "requirements": of_a("In", &["z"])}), false),
+            (
+                json!({"capacity": five, "requirements": [
+                    {"key": "a", "operator": "In", "values": ["z"]}, {"key": "cpu", "operator": "Gt", "values": ["4"]},
+                ]}),
+                false,
+            ),
             (json!({"capacity": five, "weight": 8}), false),
             (json!({"capacity": five, "weight": null}), false),
             (json!({}), false),
@@ -420,6 +439,19 @@ mod tests {
             let messages = found(true, spec.clone());
             assert_eq!(messages, is_named.then_some(named).into_iter().collect::<Vec<_>>(), "{spec}");
         }
+        let own = expected.clone();
+        let of_others = |name: &str, weight: u32, changes: Value| {
+            let mut other = json!({"metadata": {"labels": null}, "spec": {"weight": weight, "capacity": five}});
+            json_patch::merge(&mut other, &changes);
+            overlay(name, other)
+        };
+        let rejected =
+            of_others("rejected", 10, json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
+        assert_eq!(compare(std::slice::from_ref(&own), &[own.clone(), rejected]).differences.len(), 0);
+        let light = of_others("light", 1, json!({}));
+        let heavy = of_others("heavy", 3, json!({"spec": {"capacity": {"example.com/dongle": "3"}}}));
+        let differences = compare(std::slice::from_ref(&own), &[light, heavy]).differences;
+        assert!(differences[0].message.contains("NodeOverlay heavy has 3 of"), "{}", differences[0].message);
         let missing = found(false, json!({"capacity": five}));
         assert!(missing.len() == 1 && missing[0].starts_with("it does not exist, and"), "{missing:?}");
         assert_eq!(found(false, json!({"capacity": five, "requirements": []}))[1..], [named]);
