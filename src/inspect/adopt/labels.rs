@@ -150,6 +150,8 @@ fn rank(key: &str, resource: &str) -> Option<Rank> {
         // Of a provider, or of an autoscaler: families, sizes, lifecycles, zones.
         _ if PROVIDERS.into_iter().any(is_below) => Rank::Weak,
         "" => Rank::User,
+        // Probably of the same people.
+        _ if is_below(resource_domain) || is_domain_below(resource_domain, domain) => Rank::User,
         _ => Rank::Foreign,
     })
 }
@@ -182,6 +184,8 @@ mod tests {
             ("node.cluster.x-k8s.io/machine-deployment", Rank::Pool),
             ("disk", Rank::User),
             ("other.org/disk", Rank::Foreign),
+            ("hw.example.com/disk", Rank::User),
+            ("com/disk", Rank::User),
             ("node.kubernetes.io/instance-type", Rank::InstanceType),
             ("node-role.kubernetes.io/worker", Rank::Role),
             ("topology.kubernetes.io/zone", Rank::Weak),

@@ -135,7 +135,7 @@ impl WhyResource {
 
     /// Returns the amounts as a sentence, if they are known.
     pub(super) fn sentence(&self) -> Option<String> {
-        let by = if self.is_added { " by a LimitRange of its namespace" } else { "" };
+        let by = if self.is_added { " with what a LimitRange of its namespace adds" } else { "" };
         self.sentence_about(&format!("the pod requests {}{by}", self.pod_requests))
     }
 

@@ -186,7 +186,7 @@ fn request_that_a_limit_range_has_added_is_named_as_such() {
     let mut waits = pod("waits", "", "5");
     let added = "LimitRanger plugin set: cpu, example.com/dongle request for container a";
     let annotated = json!({"kubernetes.io/limit-ranger": added});
-    for (annotations, by) in [(annotated, " by a LimitRange of its namespace;"), (json!({}), ";")] {
+    for (annotations, by) in [(annotated, " with what a LimitRange of its namespace adds;"), (json!({}), ";")] {
         waits["metadata"]["annotations"] = annotations;
         let mut inventory = inventory(&[node("node-1", &json!({}), "4")], std::slice::from_ref(&waits), vec![]);
         let (_, remarks) = explained(&mut inventory, &waits);
