@@ -50,10 +50,11 @@ fn overlays_in_a_cluster_are_compared_with_the_rules() {
     let missing = check(&[]);
     assert_eq!(missing.code, 1, "{}", missing.stderr);
     let expected = "\
-NodeOverlay high: it does not exist: Karpenter creates no node for a pod that requests the resource
+NodeOverlay high: it does not exist, and NodeOverlay spot, which selects more, has 1 of example.com/dongle, not 4: apply this one
 NodeOverlay high: NodeOverlay spot has the same weight, and example.com/dongle too: where both apply, Karpenter uses the one whose name is last in the alphabet
-NodeOverlay low: it does not exist: Karpenter creates no node for a pod that requests the resource
-3 differences, 2 expected values.
+NodeOverlay low: it does not exist, and NodeOverlay spot, which selects more, has 1 of example.com/dongle, not 2: apply this one
+NodeOverlay low: NodeOverlay spot has a higher weight, and 1 of example.com/dongle, not 2: where both apply, Karpenter uses that one
+4 differences, 2 expected values.
 ";
     assert_eq!(missing.stdout, expected);
     cluster.kubectl(&["delete", "nodeoverlay", "spot"]);
