@@ -11,8 +11,9 @@ thread_local! {
 }
 
 /// Errors where kubectl reads an object: it takes the last of equal keys, follows more aliases, and reads `{a:, b: c}` with
-/// a key `a:`, `[?a]` with a map in it, `.NaN` as a key, and a comma or bracket as a part of a tag.
-const INTENDED: [&str; 7] = [
+/// a key `a:`, `[?a]` with a map in it, `.NaN` as a key, and a comma or bracket as a part of a tag. From a line that begins with
+/// `%`, it drops the rest of a document without a word.
+const INTENDED: [&str; 8] = [
     "is given twice",
     "more than 500000 values",
     "the colon after this key needs a space",
@@ -20,6 +21,7 @@ const INTENDED: [&str; 7] = [
     "a key must be text",
     "a tag up to the next space",
     "while scanning a tag",
+    "before directive",
 ];
 
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
