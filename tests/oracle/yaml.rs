@@ -49,7 +49,7 @@ const SHORT: [(&str, usize); 5] =
 const READ_BY_KUBECTL_ONLY: usize = 3_600;
 
 /// Fields that are one special case each.
-const FIELDS: [&str; 318] = [
+const FIELDS: [&str; 327] = [
     "x: \"a\"#c\n",
     "x: 'a'#c\n",
     "x: a#c\n",
@@ -356,6 +356,15 @@ const FIELDS: [&str; 318] = [
     "x: &a.b 1\ny: *a.b\n",
     "x: &\u{e4} 1\ny: 1\n",
     "x: [&a.b 1]\n",
+    "x: &&a b\n",
+    "x: [&&a, b]\n",
+    "x: {y: &&a b}\n",
+    "x: & b\n",
+    "x: &!a b\n",
+    "x: &*a b\n",
+    "x: &a &b c\n",
+    "x: !&a b\n",
+    "x: &a 1\ny: **a\n",
     "x: &a-b_C9 1\ny: *a-b_C9\n",
     "x: a &a.b\ny: '&a.b' # &a.b\nz: \"&a.b\"\n",
     "x: |\n  &a.b\ny: >\n  &a.b c\n",

@@ -289,7 +289,7 @@ impl<'t> Line<'t> {
 
 /// Returns whether the anchor at the start of a text ends where one does in go-yaml's `yaml_parser_scan_anchor`.
 fn is_anchor(text: &str, in_brackets: bool) -> bool {
-    let name = text.trim_start_matches('&');
+    let name = text.strip_prefix('&').unwrap_or(text);
     let rest = name.trim_start_matches(|char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_'));
     // Outside brackets, whatever follows at once is an error; inside, a colon makes a key of nothing.
     let may_follow = in_brackets && rest.starts_with([',', ']', '}']);

@@ -226,6 +226,13 @@ fn yaml_space_that_is_no_blank_is_a_part_of_an_anchor() {
     }
 }
 
+#[test]
+fn yaml_anchor_with_another_character_before_its_name_is_an_error() {
+    for text in ["x: &&a b\n", "x: [&&a , b]\n", "x: &!a b\n", "x: & b\n"] {
+        assert!(read_all(text, &Limits::default()).is_err(), "{text:?}");
+    }
+}
+
 /// kubectl reads `[!a, b]` as a list of one.
 #[test]
 fn yaml_tag_without_a_space_after_it_is_an_error_at_its_place() {
