@@ -376,7 +376,7 @@ impl Report {
             self.changed_nodes += 1;
             self.changes += changes.len();
             let done: Vec<_> = changes.iter().map(ToString::to_string).collect();
-            self.print(format_args!("{node}: {}{}", done.join(", "), self.dry_run));
+            self.print(format_args!("{node}: {}", done.join(", ")));
         }
         match outcome {
             NodeOutcome::Pruned if changes.is_empty() => {

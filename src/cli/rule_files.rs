@@ -101,10 +101,7 @@ struct UnreadableOthers {
 
 impl UnreadableOthers {
     fn add(&mut self, error: ReadError) {
-        let file = error.location.file();
-        if self.files.last().is_none_or(|last| last != file) {
-            self.files.push(file.to_owned());
-        }
+        error.add_file(&mut self.files);
         if !self.is_beside {
             self.errors.push(error);
         }

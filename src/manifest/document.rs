@@ -60,6 +60,16 @@ pub struct ReadError {
     pub may_hold_rules: bool,
 }
 
+impl ReadError {
+    /// Adds the name of its file to those of the errors before it.
+    pub fn add_file(&self, files: &mut Vec<String>) {
+        let file = self.location.file();
+        if files.last().is_none_or(|last| last != file) {
+            files.push(file.to_owned());
+        }
+    }
+}
+
 impl Document {
     /// Returns `apiVersion`, or an empty text.
     #[must_use]

@@ -118,8 +118,7 @@ impl Document {
 
     /// Returns whether the document is meant as a rule.
     fn is_rule(&self) -> bool {
-        self.kind() == NodeExtendedResource::kind(&())
-            || self.api_version().contains(&*NodeExtendedResource::group(&()))
+        is_rule(&self.value)
     }
 
     /// Returns whether it may be meant as rules without being an object: it names them anywhere, as an array does and an
@@ -131,13 +130,8 @@ impl Document {
     /// Returns whether the document is something other than a Kubernetes object. A rule without one of the two fields
     /// is a rule with a mistake, and so is an array of rules. Values of a chart may name rules deeper.
     fn is_something_else(&self) -> bool {
-        let is_rule = |item: &Value| {
-            let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
-            text("kind") == NodeExtendedResource::kind(&())
-                || text("apiVersion").contains(&*NodeExtendedResource::group(&()))
-        };
         let is_list = self.value.as_array().is_some_and(|items| items.iter().any(is_rule));
-        (self.api_version().is_empty() || self.kind().is_empty()) && !is_rule(&self.value) && !is_list
+        (self.api_version().is_empty() || self.kind().is_empty()) && !self.is_rule() && !is_list
     }
 }
 
@@ -391,6 +385,12 @@ impl Reader<'_> {
     fn unreadable(&mut self, name: &str, reason: String, may_hold_rules: bool) {
         (self.take)(Err(ReadError { location: SourceLocation::file_alone(name), reason, may_hold_rules }));
     }
+}
+
+/// Returns whether a value is meant as a rule.
+fn is_rule(value: &Value) -> bool {
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+    text("kind") == NodeExtendedResource::kind(&()) || text("apiVersion").contains(&*NodeExtendedResource::group(&()))
 }
 
 /// Returns whether an unreadable file may be meant as Kubernetes objects: it contains a field of any object, or a field

@@ -244,6 +244,37 @@ fn prune_without_output_changes_nothing_and_releases_its_lease() {
     assert_eq!(lease["spec"]["holderIdentity"], Value::Null, "{lease:#}");
 }
 
+/// Creates nodes that differ from an empty one as `change` makes them, and the Lease of a controller that is gone.
+fn create_nodes_and_lease(cluster: &Cluster, count: usize, change: impl Fn(&mut Value)) {
+    let nodes = (0..count).map(|number| {
+        let mut object = objects::node(&format!("node-{number}"), &json!({}));
+        change(&mut object);
+        object
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
+    cluster.apply(&list.to_string());
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
+    });
+    cluster.apply(&lease.to_string());
+}
+
+fn start_prune(kubeconfig: &Path, flags: &[&str]) -> Child {
+    Command::new(harness::program().unwrap())
+        .args(["prune", "--yes"])
+        .args(flags)
+        .env("KUBECONFIG", kubeconfig)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn interrupt(program: &Child) {
+    assert!(Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap().success());
+}
+
 /// A `prune` of 60 nodes whose output, which no pipe holds, is not read, as behind a pager.
 struct Unread {
     program: Child,
@@ -256,26 +287,8 @@ const LEASE: [&str; 2] = ["lease", "node-resource-advertiser"];
 impl Unread {
     /// Starts it on nodes like this one.
     fn start(cluster: &Cluster, node: impl Fn(&mut Value), flags: &[&str]) -> Self {
-        let nodes = (0..60).map(|number| {
-            let mut object = objects::node(&format!("node-{number}"), &json!({}));
-            node(&mut object);
-            object
-        });
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
-        cluster.apply(&list.to_string());
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
-        });
-        cluster.apply(&lease.to_string());
-        let program = Command::new(harness::program().unwrap())
-            .args(["prune", "--yes"])
-            .args(flags)
-            .env("KUBECONFIG", cluster.control_plane.kubeconfig())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        create_nodes_and_lease(cluster, 60, node);
+        let program = start_prune(&cluster.control_plane.kubeconfig(), flags);
         // It is released again before it is seen.
         let lease = cluster.wait_for("prune to take the lease", &LEASE, |lease| !lease["spec"]["renewTime"].is_null());
         Self { program, lease }
@@ -331,8 +344,7 @@ fn prune_renews_its_lease_until_it_is_interrupted_while_its_announcement_is_not_
     };
     let mut prune = Unread::start(&cluster, node, &["--all", "--zeros"]);
     prune.wait_renewal(&cluster);
-    let interrupt = Command::new("kill").args(["-INT", &prune.program.id().to_string()]).status().unwrap();
-    assert!(interrupt.success());
+    interrupt(&prune.program);
     wait_released(&cluster);
     let output = prune.program.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -349,34 +361,19 @@ fn prune_that_is_interrupted_finishes_what_it_has_sent_and_says_what_is_left() {
     const NODES: usize = 150;
     let cluster = Cluster::shared();
     let recorded = json!({DONGLE: {"quantity": "4", "rule": "dongle"}}).to_string();
-    let nodes = (0..NODES).map(|number| {
-        let mut node = objects::node(&format!("node-{number}"), &json!({}));
+    create_nodes_and_lease(&cluster, NODES, |node| {
         node["metadata"]["annotations"] = json!({LEDGER: recorded});
         node["status"] = json!({"capacity": {DONGLE: "4"}, "allocatable": {DONGLE: "4"}});
-        node
     });
-    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()}).to_string());
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "node-resource-advertiser", "namespace": "default"},
-    });
-    cluster.apply(&lease.to_string());
     // Responses take long enough that patches are on their way whenever the signal comes.
     let proxy = FaultProxy::start(cluster.control_plane.apiserver_address().unwrap()).unwrap();
     let kubeconfig = proxy.kubeconfig(&cluster.control_plane.kubeconfig()).unwrap();
-    let interrupted = Command::new(harness::program().unwrap())
-        .args(["prune", "--all", "--yes"])
-        .env("KUBECONFIG", kubeconfig)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let interrupted = start_prune(&kubeconfig, &["--all"]);
     proxy.set(Some(Fault::Delay(Duration::from_millis(300))));
     let withdrawn =
         || cluster.get(&["nodes"])["items"].as_array().unwrap().iter().filter(|node| is_withdrawn(node)).count();
     wait_until("prune to withdraw from a node", || Ok((withdrawn() > 0).then_some(()))).unwrap();
-    let interrupt = Command::new("kill").args(["-INT", &interrupted.id().to_string()]).status().unwrap();
-    assert!(interrupt.success());
+    interrupt(&interrupted);
     let output = interrupted.wait_with_output().unwrap();
     let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(1), "{stderr}");

@@ -88,6 +88,16 @@ fn serving(serve: fn(std::net::TcpStream)) -> String {
     url
 }
 
+/// Responds as an API server that fails.
+fn fail_with(stream: &mut std::net::TcpStream, code: u16, reason: &str, message: &str) {
+    let status = format!(
+        r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": {code}, "reason": "{reason}",
+            "message": "{message}"}}"#
+    );
+    let head = format!("HTTP/1.1 {code} {reason}\r\nContent-Type: application/json\r\nConnection: close");
+    let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{status}", status.len());
+}
+
 #[test]
 fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() {
     let hangs = serving(|stream| {
@@ -96,11 +106,7 @@ fn server_that_hangs_or_rejects_credentials_ends_each_command_with_the_reason() 
     });
     let rejects = serving(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
-        let status = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401,
-            "reason": "Unauthorized", "message": "Unauthorized"}"#;
-        let length = status.len();
-        let head = "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nConnection: close";
-        let _ = write!(stream, "{head}\r\nContent-Length: {length}\r\n\r\n{status}");
+        fail_with(&mut stream, 401, "Unauthorized", "Unauthorized");
     });
     for (name, server, says) in [
         ("hangs", hangs, "no response within 1s"),
@@ -137,13 +143,7 @@ fn requests_carry_whom_they_impersonate() {
         let request = String::from_utf8_lossy(&request[..read]).to_lowercase();
         let mut headers: Vec<_> = request.lines().filter(|line| line.starts_with("impersonate-")).collect();
         headers.sort_unstable();
-        let status = format!(
-            r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 400, "reason": "BadRequest",
-                "message": "{}"}}"#,
-            headers.join("; ")
-        );
-        let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close";
-        let _ = write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{status}", status.len());
+        fail_with(&mut stream, 400, "BadRequest", &headers.join("; "));
     });
     let kubeconfig = kubeconfig("echoes", &echoes, "{}");
     let flags = ["--as", "jane", "--as-uid", "7", "--as-group", "dev", "--as-group", "ops"];

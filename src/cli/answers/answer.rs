@@ -283,10 +283,9 @@ impl Shown {
             Some(Output::Name) => answer.names().into_iter().map(|name| name + "\n").collect(),
             None | Some(Output::Wide) => {
                 let is_wide = self.output.is_some();
-                match answer.table(is_wide) {
-                    (headings, rows) if self.no_headers && !headings.is_empty() => rendered(&[], &rows, is_wide),
-                    _ => answer.text(is_wide),
-                }
+                // Some answers have no table.
+                let table = self.no_headers.then(|| answer.table(is_wide)).filter(|(headings, _)| !headings.is_empty());
+                table.map_or_else(|| answer.text(is_wide), |(_, rows)| rendered(&[], &rows, is_wide))
             }
         })
     }

@@ -113,10 +113,10 @@ pub async fn plan_prune(
         let pods = pods.map_or_else(PodUsage::Unavailable, |pods| PodUsage::Known(pods.requests));
         plan_prune.add_planned(planned.with_pods(pods, scope));
     }
-    if plan_prune.nodes == 0 && !target.labels.is_empty() {
-        return Err(PlanPruneError::NoNodes(target.labels.clone()));
+    if plan_prune.nodes == 0 && !labels.is_empty() {
+        return Err(PlanPruneError::NoNodes(labels.clone()));
     }
-    plan_prune.labels = target.labels.clone();
+    plan_prune.labels = labels.clone();
     plan_prune.sort();
     Ok(plan_prune)
 }

@@ -18,12 +18,14 @@ struct Other<'t> {
     requirements: BTreeSet<OverlayRequirement>,
     /// What it applies to; `None` if it has an operator that only Karpenter has.
     selection: Option<Selection>,
+    /// The same without such requirements.
+    widest: Option<Selection>,
 }
 
 impl<'t> Other<'t> {
     fn new(overlay: &'t NodeOverlay) -> Self {
         let requirements = canonical(&overlay.spec.requirements);
-        Self { overlay, requirements, selection: selection(overlay) }
+        Self { overlay, requirements, selection: selection(overlay), widest: widest(overlay) }
     }
 
     fn name(&self) -> &str {
@@ -128,8 +130,8 @@ fn missing(overlay: &NodeOverlay, others: &[Other<'_>]) -> String {
 fn heavier(overlay: &NodeOverlay, others: &[Other<'_>], exists: bool) -> Vec<Difference> {
     let requirements = canonical(&overlay.spec.requirements);
     let own = widest(overlay);
-    let may_meet = |other: &Other<'_>| match (&own, widest(other.overlay)) {
-        (Some(own), Some(other)) => own.overlap(&other) != Overlap::Never,
+    let may_meet = |other: &Other<'_>| match (&own, &other.widest) {
+        (Some(own), Some(other)) => own.overlap(other) != Overlap::Never,
         _ => true,
     };
     let heavier = others.iter().filter(|other| {

@@ -128,9 +128,7 @@ fn objects(path: &Path, exclude: &Exclude, texts: &[&str]) -> Result<Vec<Value>,
         _ if fatal.is_some() => {}
         Ok(document) => objects.push(document.value),
         Err(error) if path.is_dir() && holds_nothing(&error, texts) => {
-            if others.last().is_none_or(|last| last != error.location.file()) {
-                others.push(error.location.file().to_owned());
-            }
+            error.add_file(&mut others);
             skipped.get_or_insert_with(|| located(&error, advice));
         }
         Err(error) => fatal = Some(located(&error, advice)),

@@ -24,7 +24,7 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
         Finding::warning(vec![ObjectName::new("NodeExtendedResource", name)], problem, fix)
     });
     let mut findings: Vec<_> = rules.all.iter().flat_map(of_rule).chain(deleting).collect();
-    // Without the nodes, their own checks do not run, and say so.
+    // Without the nodes, their own checks are reported as not run.
     if let Ok(nodes) = &snapshot.nodes {
         let names: HashSet<_> = nodes.iter().map(|entry| &*entry.node.name).collect();
         findings.extend(rules.all.iter().filter_map(|rule| misspelled(rule, &names)));
@@ -37,12 +37,14 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
 fn misspelled(entry: &RuleEntry, nodes: &HashSet<&str>) -> Option<Finding> {
     let names = entry.rule.as_ref().ok()?.selection.names();
     let (present, absent): (Vec<&str>, Vec<_>) = names.map(|name| &**name).partition(|name| nodes.contains(name));
-    if present.is_empty() && !is_unseen(entry) {
+    if absent.is_empty() || present.is_empty() && !is_unseen(entry) {
         return None;
     }
+    let present = present.into_iter().collect();
+    let others: Vec<_> = nodes.difference(&present).copied().collect();
     let meant = absent.iter().filter_map(|name| {
-        let others = nodes.iter().copied().filter(|node| !present.contains(node));
-        closest_of_another_family(name, others).map(|node| format!("{name} (is it {node}?)"))
+        let node = closest_of_another_family(name, others.iter().copied())?;
+        Some(format!("{name} (is it {node}?)"))
     });
     let meant: Vec<_> = meant.collect();
     let nodes = plural(meant.len(), "node that does not exist", "nodes that do not exist");

@@ -76,7 +76,7 @@ fn edited_rule_without_a_controller_is_one_error() {
     assert_eq!(counts, (1, 0), "{problems:?}");
     assert!(problems[0].contains("so that no controller writes"), "{problems:?}");
     assert!(problems[0].ends_with("no controller has seen the last edit of dongle"), "{problems:?}");
-    assert_eq!(reported(1).0, (0, 1), "a rule that was seen has what it declares, or another check says so");
+    assert_eq!(reported(1).0, (0, 1), "a rule that was seen has what it declares, or another check finds it");
 }
 
 /// It ends within seconds, and nobody needs its Lease before.
