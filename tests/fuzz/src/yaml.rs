@@ -24,6 +24,13 @@ const INTENDED: [&str; 8] = [
     "before directive",
 ];
 
+/// Whether an error is intended, where kubectl reads an object. It also reads `{a: b:}` with a value `b:`.
+fn is_intended(reason: &str, text: &str) -> bool {
+    let ends_with_colon = || [":,", ":}", ":]"].iter().any(|end| text.contains(end));
+    INTENDED.iter().any(|intended| reason.contains(intended))
+        || reason.contains("while parsing a flow mapping, did not find") && ends_with_colon()
+}
+
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
 pub fn compare(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
@@ -66,7 +73,7 @@ fn difference(text: &str) -> Option<String> {
         ([Ok(document)], Some(theirs)) if document.value == *theirs => None,
         // A list is read as its items.
         (_, Some(theirs)) if theirs["items"].is_array() => None,
-        ([Err(error), ..], Some(_)) if INTENDED.iter().any(|reason| error.reason.contains(reason)) => None,
+        ([Err(error), ..], Some(_)) if is_intended(&error.reason, text) => None,
         ([Err(_), ..] | [], None) => None,
         (ours, theirs) => Some(format!("kubectl: {theirs:?}\n ours: {ours:?}")),
     }
