@@ -168,10 +168,12 @@ impl Resolver<'_> {
             Ok(quantity) => quantity,
             Err(outcome) => return contested.unwrap_or(outcome),
         };
-        let outcome = contested.unwrap_or_else(|| match quantity == desired.quantity {
-            true => Outcome::Advertised,
-            false => self.holds(Some(quantity)),
-        });
+        let outcome = match &contested {
+            // No rule reports the contest of a value that leaves: it stays for its pods.
+            Some(contested) if !desired.is_leaving => contested.clone(),
+            _ if quantity == desired.quantity => Outcome::Advertised,
+            _ => self.holds(Some(quantity)),
+        };
         if let (true, Some(recorded)) = (quantity.is_zero(), observed.recorded) {
             let withdrawal = withdraw::withdraw_entry(resource, recorded, &observed);
             // The next pod would take what the last has freed.
@@ -182,8 +184,11 @@ impl Resolver<'_> {
         // That a value leaves is recorded with what pods request.
         let was_leaving = observed.recorded.is_some_and(|recorded| recorded.is_leaving);
         entry.is_leaving &= was_leaving || matches!(self.input.pods, PodUsage::Known(_));
-        if observed.is_recorded_as(&entry) && observed.is(quantity) || !may_write(Some(quantity)) {
+        if observed.is_recorded_as(&entry) && observed.is(quantity) {
             return outcome;
+        }
+        if !may_write(Some(quantity)) {
+            return contested.unwrap_or(outcome);
         }
         let Some(entry) = self.entry_with_room(resource, entry, &observed) else { return Outcome::LedgerFull };
         if observed.recorded == Some(&entry) && observed.is(quantity) {

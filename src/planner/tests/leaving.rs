@@ -150,17 +150,23 @@ fn value_of_a_frozen_rule_does_not_begin_to_leave() {
     assert_eq!((since.leaving.len(), change_texts(&since)), (1, vec![held(3)]));
 }
 
-/// Whatever it loses, it may go: nothing is restored that a pod does not use.
+/// Whatever it loses, it may go: nothing is restored that a pod does not use. What is there stays for pods, and is reported
+/// at once, though it may be lost again.
 #[test]
 fn contested_leaving_value_is_removed_with_the_last_pod() {
     let contest = |may_repair| Contest { may_repair, manager: None, lost: Lost::Value };
-    for (pods, may_repair, changes) in [
-        (0, false, vec![WITHDREW.to_owned()]),
-        (4, false, vec![]),
-        (4, true, vec!["repaired example.com/dongle=4 (rule gone; was 0)".to_owned()]),
+    let repaired = || "repaired example.com/dongle=4 (rule gone; was 0)".to_owned();
+    for (value, pods, may_repair, changes, at) in [
+        ("0", 0, false, vec![WITHDREW.to_owned()], None),
+        ("0", 4, false, vec![], None),
+        ("0", 4, true, vec![repaired()], Some(4)),
+        ("4", 4, false, vec![], Some(4)),
+        ("4", 4, true, vec![], Some(4)),
+        ("4", 3, false, vec![held(3)], Some(3)),
+        ("4", 0, false, vec![WITHDREW.to_owned()], None),
     ] {
         let mut input = used(pods);
         input.contested.insert("example.com/dongle".into(), contest(may_repair));
-        check(&left("0", "4"), &input, &changes.iter().map(String::as_str).collect::<Vec<_>>(), None);
+        check(&left(value, "4"), &input, &changes.iter().map(String::as_str).collect::<Vec<_>>(), at);
     }
 }
