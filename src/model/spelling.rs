@@ -42,10 +42,37 @@ fn without_domain<'t>(name: &str, known: impl IntoIterator<Item = &'t str>) -> O
     found.next().filter(|_| found.next().is_none())
 }
 
-/// Returns the known word that `word` was probably meant to be, and from which it differs in more than its numbers.
+/// Returns the node that `name` was probably meant to be. Names of nodes resemble each other by design, so that only a slip
+/// counts that does not make one of them another: a letter too many, one too few, two in the wrong order, and a domain
+/// that one of them lacks.
 #[must_use]
-pub fn closest_of_another_family<'t>(word: &str, known: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
-    closest(word, known.into_iter().filter(|known| !is_of_one_family(word, known)))
+pub fn node_with_a_slip<'t>(name: &str, nodes: impl IntoIterator<Item = &'t str>) -> Option<&'t str> {
+    let host = |name: &str| name.split('.').next().unwrap_or_default().len();
+    let lacks_domain = |node: &str| {
+        let (short, long) = if name.len() < node.len() { (name, node) } else { (node, name) };
+        short.len() == host(long) && long.starts_with(short) && short != long
+    };
+    nodes.into_iter().find(|node| lacks_domain(node) || is_slip(name.as_bytes(), node.as_bytes()))
+}
+
+/// Returns whether a letter is too many or too few, or two are in the wrong order; numbers are meant as they are.
+fn is_slip(one: &[u8], other: &[u8]) -> bool {
+    const SHORTEST: usize = 5;
+    let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    if short.len() < SHORTEST || long.len() - short.len() > 1 {
+        return false;
+    }
+    let at = short.iter().zip(long).take_while(|(short, long)| short == long).count();
+    match (&short[at..], &long[at..]) {
+        ([first, second, rest @ ..], [second_of_long, first_of_long, rest_of_long @ ..])
+            if short.len() == long.len() =>
+        {
+            let are_letters = first.is_ascii_alphabetic() && second.is_ascii_alphabetic();
+            are_letters && (first, second, rest) == (first_of_long, second_of_long, rest_of_long)
+        }
+        (rest, [added, rest_of_long @ ..]) => added.is_ascii_alphabetic() && rest == rest_of_long,
+        _ => false,
+    }
 }
 
 fn is_of_one_family(one: &str, other: &str) -> bool {
@@ -72,6 +99,42 @@ mod tests {
             assert_eq!(closest(word, fields), close, "{word}");
         }
         assert_eq!(closest(&"x".repeat(1 << 20), fields), None);
+    }
+
+    /// Names of other nodes of a cluster are no misspellings.
+    #[test]
+    fn node_is_suggested_only_for_a_slip() {
+        let nodes = [
+            "edge-dublin",
+            "edge-munich",
+            "worker-d",
+            "gke-a-5f3c1d2e-l22k",
+            "ip-10-0-1-24.ec2.internal",
+            "n1",
+            "node-21",
+        ];
+        for (name, meant) in [
+            ("edge-munch", Some("edge-munich")),
+            ("edge-munnich", Some("edge-munich")),
+            ("egde-munich", Some("edge-munich")),
+            ("edge-munichs", Some("edge-munich")),
+            ("edge-munich.example.com", Some("edge-munich")),
+            ("ip-10-0-1-24", Some("ip-10-0-1-24.ec2.internal")),
+            ("edge-berlin", None),
+            ("edge-munich-2", None),
+            ("worker-b", None),
+            ("gke-a-5f3c1d2e-w22t", None),
+            ("ip-10-0-1-24.us.internal", None),
+            ("ip-10-0-1-2", None),
+            ("node-12", None),
+            ("node-2", None),
+            ("node-211", None),
+            ("n", None),
+            ("", None),
+        ] {
+            assert_eq!(node_with_a_slip(name, nodes), meant, "{name}");
+        }
+        assert_eq!(node_with_a_slip("worker-d", ["worker-d"]), None);
     }
 
     #[test]

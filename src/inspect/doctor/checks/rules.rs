@@ -6,7 +6,7 @@ use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome, Severity};
 use crate::inspect::doctor::snapshot::{RuleEntry, Snapshot, known};
 use crate::model::api::Reason;
 use crate::model::count::{NAMED, few, plural};
-use crate::model::spelling::closest_of_another_family;
+use crate::model::spelling::node_with_a_slip;
 
 fn object(rule: &RuleEntry) -> ObjectName {
     ObjectName::new("NodeExtendedResource", &*rule.name)
@@ -43,13 +43,13 @@ fn misspelled(entry: &RuleEntry, nodes: &HashSet<&str>) -> Option<Finding> {
     let present = present.into_iter().collect();
     let others: Vec<_> = nodes.difference(&present).copied().collect();
     let meant = absent.iter().filter_map(|name| {
-        let node = closest_of_another_family(name, others.iter().copied())?;
+        let node = node_with_a_slip(name, others.iter().copied())?;
         Some(format!("{name} (is it {node}?)"))
     });
     let meant: Vec<_> = meant.collect();
     let nodes = plural(meant.len(), "node that does not exist", "nodes that do not exist");
     let problem = format!("its nodeNames list {nodes}: {}", few(&meant, NAMED, ", "));
-    (!meant.is_empty()).then(|| Finding::warning(vec![object(entry)], problem, "correct the names"))
+    (!meant.is_empty()).then(|| Finding::warning(vec![object(entry)], problem, "if they are misspelled, correct them"))
 }
 
 /// Returns whether no controller has seen a rule as it is.
@@ -98,7 +98,7 @@ fn advice(reason: Reason) -> Option<&'static str> {
         Reason::LedgerFull => "let fewer rules select these nodes",
         Reason::PodsUnavailable => "let the controller list and watch pods",
         Reason::Held => "wait until pods there end",
-        Reason::Contested | Reason::Conflict => "stop the other client that writes the value, or select other nodes",
+        Reason::Contested | Reason::Conflict => "do what its problems say of each node",
         Reason::Paused => "set paused: false for the values to follow the rule again",
         Reason::QuantityUnknown => {
             "set on these nodes what quantityFrom reads, or give a default in place of whenMissing"

@@ -47,8 +47,8 @@ fn rule_that_is_not_as_declared_is_found() {
         assert_found("rule-status", severity, text, |cluster| cluster.rules = Ok(Some(Rules::new(vec![entry]))));
     };
     let conditions = |conditions: &[[&str; 3]]| rule("dongle", DONGLE, json!(4), conditions);
-    let conflict = "Ready is False, Conflict: m; stop the other client that writes the value, or select \
-                    other nodes; see `kubectl describe ner dongle`";
+    let conflict = "Ready is False, Conflict: m; do what its problems say of each node; see `kubectl describe \
+                    ner dongle`";
     status(Error, conflict, conditions(&[["Ready", "False", "Conflict"]]));
     status(Error, "QuantityUnknown: m; set on these nodes what", conditions(&[["Ready", "False", "QuantityUnknown"]]));
     status(Error, "Later: m; see `kubectl describe ner dongle`", conditions(&[["Ready", "False", "Later"]]));
@@ -259,15 +259,15 @@ fn name_without_a_node_among_others_is_found() {
         rule.selection = Selection::new(None, Some(&names), None).unwrap();
         Ok(Some(Rules::new(vec![entry])))
     };
-    let text = "NodeExtendedResource dongle: its nodeNames list 1 node that does not exist: mode-2 (is it node-2?); \
-                correct the names";
+    let text = "NodeExtendedResource dongle: its nodeNames list 1 node that does not exist: nod-2 (is it node-2?); \
+                if they are misspelled, correct them";
     assert_found("rule-status", Warning, text, |cluster| {
         cluster.nodes.as_mut().unwrap().push(node("node-2", &json!({}), None, "kubelet"));
-        cluster.rules = naming(&["mode-2", "node-7", "gone", "node-1"]);
+        cluster.rules = naming(&["nod-2", "node-7", "gone", "node-1"]);
         cluster.overlays = Ok(None);
     });
     // Nodes that come and go, and one that is listed anyway.
-    for names in [&["node-1"][..], &["node-1", "node-2", "other"], &["node-1", "mode-1"]] {
+    for names in [&["node-1"][..], &["node-1", "node-2", "other"], &["node-1", "nod-1"], &["node-1", "mode-1"]] {
         let mut present = healthy();
         (present.rules, present.overlays) = (naming(names), Ok(None));
         assert_eq!(found(&present), [], "{names:?}");
