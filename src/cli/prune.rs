@@ -1,5 +1,6 @@
 //! `prune`: withdraws values that ledgers record, and removes zeros that none records.
 
+pub(super) mod choice;
 mod confirm;
 mod grouped;
 pub(super) mod lease_guard;
@@ -7,6 +8,7 @@ pub(super) mod nodes;
 pub(super) mod unrecorded;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ArgGroup;
@@ -28,6 +30,7 @@ use crate::inspect::hint;
 use crate::model::resource_name::ResourceName;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 use crate::planner::{Action, Leaving};
+use choice::NodeChoice;
 use grouped::{NodeLine, grouped};
 use lease_guard::{EndedLease, IfControllerActive, LeaseEnd, LeaseGuard, LeaseSelector};
 use nodes::{PrunePlan, Target, plan_prune};
@@ -163,7 +166,8 @@ impl Args {
         };
         let withdrawal = Withdrawal { recorded, in_use: self.in_use || self.force, zeros: self.zeros };
         let scope = Scope { withdrawal, repair_ledgers: self.repair_ledger };
-        Target { nodes: self.node, labels: self.selector.unwrap_or_default(), scope }
+        let choice = NodeChoice { names: self.node, labels: self.selector.unwrap_or_default() };
+        Target { choice, scope }
     }
 }
 
@@ -175,8 +179,8 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
     }
     let client = args.cluster.connect_and_print(Timeout::EachRequest(args.request_timeout)).await?.client;
     if let Some(resource) = args.resource {
-        let (nodes, labels) = (args.node, args.selector.unwrap_or_default());
-        let scope = unrecorded::Scope { resource, nodes, labels, dry_run: is_dry_run, asks: has_to_ask };
+        let choice = NodeChoice { names: args.node, labels: args.selector.unwrap_or_default() };
+        let scope = unrecorded::Scope { resource, choice, dry_run: is_dry_run, asks: has_to_ask };
         return unrecorded::run(&client, &scope).await;
     }
     let kubectl = format!("kubectl{}", args.cluster.kubectl_flags());
@@ -293,8 +297,8 @@ fn until_stopped(
 
 /// Reports that no ledger lists a rule, and which nodes were searched.
 fn describe_unlisted(rule: &str, target: &Target, unreadable: usize) -> String {
-    let searched = match &target.nodes[..] {
-        [] if !target.labels.is_empty() => "none of the selected nodes lists it".to_owned(),
+    let searched = match &target.choice.names[..] {
+        [] if !target.choice.labels.is_empty() => "none of the selected nodes lists it".to_owned(),
         [] => "no node lists it".to_owned(),
         nodes => format!("none of the searched nodes ({}) lists it", nodes.join(", ")),
     };
@@ -410,13 +414,10 @@ impl Report {
             .iter()
             .map(|(node, resource)| NodeLine::new(node, format!("has 0 {resource}, probably left by a device plugin")));
         grouped(zeros.collect()).iter().for_each(|line| self.print(format_args!("{line}")));
-        let mut with_zeros: Vec<_> = plan.zeros.iter().map(|(node, _)| node).collect();
+        let mut with_zeros: Vec<_> = plan.zeros.iter().map(|(node, _)| Arc::clone(node)).collect();
         with_zeros.dedup();
         if !with_zeros.is_empty() {
-            let remove = match plan.labels.is_empty() {
-                true => hint::remove_zeros(&with_zeros),
-                false => hint::remove_zeros_of(&plan.labels),
-            };
+            let remove = hint::remove_zeros(&plan.choice.flags(&with_zeros));
             let message = format!("to see how to remove such zeros and nothing else, run: {remove}");
             self.printer.print(Line::Message(message));
         }

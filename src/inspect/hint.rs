@@ -23,14 +23,9 @@ pub(crate) fn command(args: &str) -> String {
     format!("`{} {args}{}`", program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
 }
 
-/// Returns the command that shows which of the zeros on these nodes it would remove, and that removes nothing else.
-pub(crate) fn remove_zeros<N: Display>(nodes: &[N]) -> String {
-    command(&format!("prune --zeros{} --dry-run", node_flags(nodes)))
-}
-
-/// Returns the same for the nodes that a selector selects.
-pub(crate) fn remove_zeros_of(selector: impl Display) -> String {
-    command(&format!("prune --zeros -l '{selector}' --dry-run"))
+/// Returns the command that shows which zeros it would remove, and that removes nothing else. The flags limit it to nodes.
+pub(crate) fn remove_zeros(node_flags: &str) -> String {
+    command(&format!("prune --zeros{node_flags} --dry-run"))
 }
 
 /// Returns the command that shows what the repair of one node's annotation would remove.
@@ -38,13 +33,13 @@ pub(crate) fn repair_ledger(node: impl Display) -> String {
     command(&format!("prune --repair-ledger --node {node} --force --dry-run"))
 }
 
-/// Returns the command that shows which values of a rule it would withdraw.
-pub(crate) fn withdraw_rule<N: Display>(rule: impl Display, nodes: &[N]) -> String {
-    command(&format!("prune --rule {rule}{} --dry-run", node_flags(nodes)))
+/// Returns the command that shows which values of a rule it would withdraw. The flags limit it to nodes.
+pub(crate) fn withdraw_rule(rule: impl Display, node_flags: &str) -> String {
+    command(&format!("prune --rule {rule}{node_flags} --dry-run"))
 }
 
 /// Returns the flags that limit a command to these nodes; none where there are many, which a message does not name either.
-fn node_flags<N: Display>(nodes: &[N]) -> String {
+pub(crate) fn node_flags<N: Display>(nodes: &[N]) -> String {
     match nodes.len() {
         ..=NAMED_NODES => nodes.iter().map(|node| format!(" --node {node}")).collect(),
         _ => String::new(),
@@ -59,10 +54,9 @@ mod tests {
     fn advised_prune_is_a_dry_run_on_the_nodes_that_are_named() {
         let (few, many) = (["a", "b", "c"], ["a", "b", "c", "d"]);
         for (command, expected) in [
-            (remove_zeros(&few), "prune --zeros --node a --node b --node c --dry-run"),
-            (remove_zeros(&many), "prune --zeros --dry-run"),
-            (remove_zeros_of("pool in (a,b)"), "prune --zeros -l 'pool in (a,b)' --dry-run"),
-            (withdraw_rule("r", &few[..1]), "prune --rule r --node a --dry-run"),
+            (remove_zeros(&node_flags(&few)), "prune --zeros --node a --node b --node c --dry-run"),
+            (remove_zeros(&node_flags(&many)), "prune --zeros --dry-run"),
+            (withdraw_rule("r", &node_flags(&few[..1])), "prune --rule r --node a --dry-run"),
             (repair_ledger("a"), "prune --repair-ledger --node a --force --dry-run"),
         ] {
             assert!(command.ends_with(&format!(" {expected}`")), "{command}");

@@ -215,7 +215,7 @@ impl Answer for Top {
                 "Not shown, because nothing but 0 is left: {} (on {}). To see which zeros can go, and nothing else, run {}",
                 few(resources, NAMED_LEFTOVERS, ", "),
                 few(&nodes, NAMED_LEFTOVERS, ", "),
-                hint::remove_zeros(&nodes)
+                hint::remove_zeros(&hint::node_flags(&nodes))
             ));
         }
         remarks

@@ -8,6 +8,7 @@ use futures::StreamExt as _;
 use kube::{Api, Client, ResourceExt as _};
 use thiserror::Error;
 
+use super::choice::NodeChoice;
 use crate::cluster::paging::{self, Page};
 use crate::controller::prune::{NodePrune, Scope};
 use crate::inspect::diff::cluster::list_pods;
@@ -23,10 +24,8 @@ use crate::response::error::describe;
 /// The nodes to prune, and what to withdraw from them. By default, nothing from all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// Node names; empty for all nodes.
-    pub nodes: Vec<String>,
-    /// The labels of the nodes.
-    pub labels: LabelFilter,
+    /// The nodes.
+    pub choice: NodeChoice,
     /// What to withdraw.
     pub scope: Scope,
 }
@@ -36,8 +35,8 @@ pub struct Target {
 pub struct PrunePlan {
     /// The number of nodes read.
     pub nodes: usize,
-    /// The labels by which they were selected.
-    pub labels: LabelFilter,
+    /// How they were chosen.
+    pub choice: NodeChoice,
     /// The nodes with changes.
     pub planned: Vec<NodePrune>,
     /// Nodes that do not change because their ledger cannot be read.
@@ -78,7 +77,8 @@ pub async fn plan_prune(
     target: &Target,
     mut progress: impl FnMut(usize),
 ) -> Result<PrunePlan, PlanPruneError> {
-    let Target { nodes, labels, scope } = target;
+    let Target { choice, scope } = target;
+    let NodeChoice { names, labels } = choice;
     let api = Api::<ApiNode>::all(client.clone());
     let named = match &scope.withdrawal.recorded {
         Recorded::OfRules(rules) => rules.clone(),
@@ -88,13 +88,13 @@ pub async fn plan_prune(
     let empty = || PrunePlan { unlisted_rules: named.clone(), ..PrunePlan::default() };
     let mut plan_prune = empty();
     let mut interner = Interner::keeping(FactNames::All);
-    for name in nodes.iter().collect::<BTreeSet<_>>() {
+    for name in names.iter().collect::<BTreeSet<_>>() {
         let node = api.get(name).await;
         let node = node.map_err(|error| PlanPruneError::Get { node: name.clone(), source: Box::new(error) })?;
         used.extend(plan_prune.add(node, scope, &mut interner));
         progress(plan_prune.nodes);
     }
-    if nodes.is_empty() {
+    if names.is_empty() {
         let on_page = |page| match page {
             Page::Restarted => {
                 plan_prune = empty();
@@ -116,7 +116,7 @@ pub async fn plan_prune(
     if plan_prune.nodes == 0 && !labels.is_empty() {
         return Err(PlanPruneError::NoNodes(labels.clone()));
     }
-    plan_prune.labels = labels.clone();
+    plan_prune.choice = choice.clone();
     plan_prune.sort();
     Ok(plan_prune)
 }

@@ -7,8 +7,14 @@ use crate::planner::Action;
 
 #[test]
 fn unlisted_rule_is_reported_with_what_was_searched() {
-    let named = || Target { nodes: ["node-1", "node-2"].map(str::to_owned).into(), ..Target::default() };
-    let labelled = || Target { labels: "pool=a".parse().unwrap(), ..Target::default() };
+    let named = || Target {
+        choice: NodeChoice { names: ["node-1", "node-2"].map(str::to_owned).into(), ..NodeChoice::default() },
+        ..Target::default()
+    };
+    let labelled = || Target {
+        choice: NodeChoice { labels: "pool=a".parse().unwrap(), ..NodeChoice::default() },
+        ..Target::default()
+    };
     for (target, unreadable, line) in [
         (Target::default(), 0, "rule r: no node lists it; nothing to withdraw"),
         (named(), 0, "rule r: none of the searched nodes (node-1, node-2) lists it; nothing to withdraw"),
@@ -27,7 +33,7 @@ fn empty_selector_of_nodes_to_prune_is_rejected() {
             "it is empty: give labels, or leave out --selector to prune all nodes"
         );
     }
-    assert!(!args(&["--all", "-l", "pool=a"]).target().labels.is_empty());
+    assert!(!args(&["--all", "-l", "pool=a"]).target().choice.labels.is_empty());
 }
 
 /// What is wrong with Leases hides nothing else, and is not hidden.
@@ -86,9 +92,10 @@ fn prune_withdraws_only_what_its_flags_name() {
         (&["--all"], Recorded::All, false, false),
         (&["--rule", "r", "--zeros"], Recorded::OfRules(["r".to_owned()].into()), true, false),
     ] {
-        let Target { nodes, labels, scope: Scope { withdrawal, repair_ledgers } } = args(flags).target();
+        let Target { choice: NodeChoice { names, labels }, scope: Scope { withdrawal, repair_ledgers } } =
+            args(flags).target();
         assert_eq!((withdrawal.recorded, withdrawal.zeros, repair_ledgers), (recorded, zeros, repairs), "{flags:?}");
-        assert!(nodes.is_empty() && labels.is_empty(), "{flags:?}");
+        assert!(names.is_empty() && labels.is_empty(), "{flags:?}");
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn run(client: &Client, scope: &Scope) -> Result<(), Error> {
     let survey = Survey::new(&snapshot, resource);
     let mut report = Report::new(resource, scope.dry_run);
     print(&report.announcement(&survey, snapshot.now))?;
-    print_notes(&survey.notes(resource));
+    print_notes(&survey.notes(resource, &scope.choice));
     let planned = survey.removals;
     if scope.dry_run {
         planned.iter().try_for_each(|removal| print(&report.removed(removal)))?;

@@ -5,6 +5,14 @@ use serde_json::json;
 use super::*;
 use crate::planner::withdraw::{Recorded, Withdrawal};
 
+fn named(name: &str) -> NodeChoice {
+    NodeChoice { names: vec![name.to_owned()], ..NodeChoice::default() }
+}
+
+fn labelled(labels: &str) -> NodeChoice {
+    NodeChoice { labels: labels.parse().unwrap(), ..NodeChoice::default() }
+}
+
 #[tokio::test]
 async fn rules_that_no_node_lists_are_reported() {
     let ledger = r#"{"example.com/dongle":{"quantity":"4","rule":"dongle"}}"#;
@@ -18,7 +26,7 @@ async fn rules_that_no_node_lists_are_reported() {
     let rules = ["dongle", "nosuch"].map(str::to_owned).into();
     let withdrawal = Withdrawal { recorded: Recorded::OfRules(rules), ..Withdrawal::default() };
     let scope = Scope { withdrawal, ..Scope::default() };
-    let target = Target { nodes: vec!["node-1".to_owned()], scope, ..Target::default() };
+    let target = Target { choice: named("node-1"), scope };
     let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
     assert_eq!(plan.unlisted_rules.into_iter().collect::<Vec<_>>(), ["nosuch"]);
 }
@@ -41,7 +49,7 @@ async fn zeros_that_stay_are_those_that_no_ledger_records() {
         let recorded = Recorded::OfRules([rule.to_owned()].into());
         let withdrawal = Withdrawal { recorded, ..Withdrawal::default() };
         let scope = Scope { withdrawal, ..Scope::default() };
-        let target = Target { nodes: vec!["node-1".to_owned()], scope, ..Target::default() };
+        let target = Target { choice: named("node-1"), scope };
         let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
         let zeros: Vec<_> = plan.zeros.iter().map(|(_, resource)| &**resource).collect();
         assert_eq!(zeros, ["example.com/old"], "{rule}");
@@ -105,7 +113,7 @@ async fn nodes_without_the_labels_are_left() {
         let body = Body::from(list.to_string().into_bytes());
         async { Ok::<_, tower::BoxError>(Response::new(body)) }
     });
-    let target = Target { labels: "pool=b".parse().unwrap(), scope: Scope::everything(), ..Target::default() };
+    let target = Target { choice: labelled("pool=b"), scope: Scope::everything() };
     let plan = plan_prune(&Client::new(service, "default"), &target, |_| {}).await.unwrap();
     assert_eq!(plan.nodes, 1);
     assert_eq!(plan.planned.iter().map(|planned| &*planned.node().name).collect::<Vec<_>>(), ["n-2"]);
@@ -120,7 +128,7 @@ async fn selector_that_selects_no_node_is_an_error() {
         async { Ok::<_, tower::BoxError>(Response::new(body)) }
     });
     let client = Client::new(service, "default");
-    let target = |labels: &str| Target { labels: labels.parse().unwrap(), ..Target::default() };
+    let target = |labels: &str| Target { choice: labelled(labels), ..Target::default() };
     let error = plan_prune(&client, &target("pol in (b,a)"), |_| {}).await.unwrap_err().to_string();
     assert_eq!(error, "no node has the labels pol in (a,b)");
     assert_eq!(plan_prune(&client, &target("pool=a"), |_| {}).await.unwrap().nodes, 1);

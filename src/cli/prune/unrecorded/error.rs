@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::inspect::diff::label_filter::LabelFilter;
 use crate::model::count::plural;
 
 /// Why values of a resource could not be removed, or are left.
@@ -13,6 +14,9 @@ pub enum UnrecordedError {
     /// A node that is named does not exist.
     #[error("cannot read node {0}: there is no such node")]
     NoNode(String),
+    /// The selector, which may be misspelled, selects nothing.
+    #[error("no node has the labels {0}")]
+    NoNodes(LabelFilter),
     /// Some nodes still have a value that may be removed.
     #[error("values are left: {}; run prune again", parts(*.failed, *.stopped, *.held))]
     Left {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::error::UnrecordedError;
 use super::scope::Scope;
+use crate::cli::prune::choice::NodeChoice;
 use crate::cluster::node_client::describe_pods_error;
 use crate::cluster::requests::Requests;
 use crate::inspect::adopt::snapshot::{Entry, Object};
@@ -73,17 +74,26 @@ pub(super) async fn snapshot(client: &Client, scope: &Scope) -> Result<Snapshot,
     version.map_err(|why| unread(&why))?;
     let rules = rules.map_err(|why| unread(&why))?;
     let (pods, _) = pods.map_err(|error| unread(&describe_pods_error(&error)))?;
-    let mut nodes = nodes.map_err(|error| unread(&format!("nodes cannot be listed: {error}")))?;
-    let names: BTreeSet<_> = scope.nodes.iter().map(String::as_str).collect();
-    if let Some(missing) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
-        return Err(UnrecordedError::NoNode((*missing).to_owned()));
-    }
+    let nodes = nodes.map_err(|error| unread(&format!("nodes cannot be listed: {error}")))?;
     let writers = last_writes(nodes.iter().filter_map(|node| node.found.as_ref()));
-    nodes.retain(|node| node.is_selected && (names.is_empty() || names.contains(node.name.as_str())));
-    nodes.sort_by_cached_key(|node| NodeName(node.name.as_str().into()));
+    let nodes = chosen(nodes, &scope.choice)?;
     let count = nodes.len();
     let found = nodes.into_iter().filter_map(|node| node.found).collect();
     Ok(Snapshot { nodes: count, found, writers, rules, pods, now })
+}
+
+/// Returns the nodes that the flags choose, in the order of other commands.
+pub(super) fn chosen(mut nodes: Vec<Listed>, choice: &NodeChoice) -> Result<Vec<Listed>, UnrecordedError> {
+    let names: BTreeSet<_> = choice.names.iter().map(String::as_str).collect();
+    if let Some(missing) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
+        return Err(UnrecordedError::NoNode((*missing).to_owned()));
+    }
+    nodes.retain(|node| node.is_selected && (names.is_empty() || names.contains(node.name.as_str())));
+    if nodes.is_empty() && !choice.labels.is_empty() {
+        return Err(UnrecordedError::NoNodes(choice.labels.clone()));
+    }
+    nodes.sort_by_cached_key(|node| NodeName(node.name.as_str().into()));
+    Ok(nodes)
 }
 
 /// Returns when each manager wrote last.
@@ -117,7 +127,7 @@ async fn nodes(requests: &Requests, scope: &Scope) -> Result<Vec<Listed>, Reques
 pub(super) fn listed(object: Value, scope: &Scope, interner: &mut Interner) -> serde_json::Result<Listed> {
     let labels = object.pointer("/metadata/labels").map(BTreeMap::deserialize).transpose()?.unwrap_or_default();
     let (name, found) = found(object, scope.resource.as_str(), interner)?;
-    Ok(Listed { name, found, is_selected: scope.labels.matches(&labels) })
+    Ok(Listed { name, found, is_selected: scope.choice.labels.matches(&labels) })
 }
 
 /// Returns the name of a node, and the node if it has the resource.

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::read::{Found, Snapshot, Writer};
 use crate::cli::age::age;
+use crate::cli::prune::choice::NodeChoice;
 use crate::inspect::adopt::snapshot::Entry;
 use crate::inspect::doctor::snapshot::Rules;
 use crate::inspect::hint;
@@ -104,9 +105,9 @@ impl Survey {
     }
 
     /// Returns sentences about what stays, and about pods that wait.
-    pub(super) fn notes(&self, resource: &str) -> Vec<String> {
+    pub(super) fn notes(&self, resource: &str, choice: &NodeChoice) -> Vec<String> {
         let stays = self.left.iter().map(|(stays, left)| {
-            format!("{resource} stays on {}: {}", few(&left.nodes, NAMED, ", "), stays.describe(resource, left))
+            format!("{resource} stays on {}: {}", few(&left.nodes, NAMED, ", "), stays.describe(resource, left, choice))
         });
         let waiting = (!self.waiting.is_empty() && !self.removals.is_empty()).then(|| {
             let pods = few(&self.waiting, NAMED, ", ");
@@ -183,7 +184,7 @@ impl Stays {
     }
 
     /// Returns why, and what to do, without a period.
-    fn describe(&self, resource: &str, Left { nodes, pods }: &Left) -> String {
+    fn describe(&self, resource: &str, Left { nodes, pods }: &Left, choice: &NodeChoice) -> String {
         match self {
             Self::Used => format!("pods there request it ({})", few(pods, NAMED, ", ")),
             Self::Recent { manager, age } => format!(
@@ -196,10 +197,10 @@ impl Stays {
             Self::Invalid(rule) => format!("rule {rule} is invalid and may declare it: correct the rule first"),
             Self::Recorded(rule) => format!(
                 "the controller has written it for rule {rule}: delete the rule, or, if it is gone, see what {} prints",
-                hint::withdraw_rule(rule, nodes)
+                hint::withdraw_rule(rule, &choice.flags(nodes))
             ),
             Self::Ledger => "the annotation of the controller cannot be read: see doctor".to_owned(),
-            Self::Zero => format!("it is 0: see what {} prints", hint::remove_zeros(nodes)),
+            Self::Zero => format!("it is 0: see what {} prints", hint::remove_zeros(&choice.flags(nodes))),
             Self::Kubelet(kubelet) => format!(
                 "{kubelet}, which is the node's kubelet, has written it, so it is probably a device plugin's: uninstall \
                  the plugin"

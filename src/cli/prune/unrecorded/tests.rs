@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::read::{Found, Snapshot, found, last_writes, listed};
+use super::read::{Found, Snapshot, chosen, found, last_writes, listed};
 use super::removal::{Removed, patch};
 use super::report::Report;
 use super::scope::Scope;
 use super::survey::{Stays, Survey};
 use crate::cli::printer::Line;
+use crate::cli::prune::choice::NodeChoice;
 use crate::inspect::doctor::read::rule;
 use crate::inspect::doctor::snapshot::{RuleEntry, Rules};
 use crate::inspect::inventory::pods::Pods;
@@ -180,7 +181,7 @@ fn value_stays_while_pods_on_its_node_request_it() {
         "example.com/slots stays on node-1: pods there request it (default/runs)",
         "pods that wait for example.com/slots no longer fit on these nodes: default/waits",
     ];
-    assert_eq!(survey.notes(SLOTS), expected);
+    assert_eq!(survey.notes(SLOTS, &NodeChoice::default()), expected);
 }
 
 #[test]
@@ -242,20 +243,26 @@ fn report_counts_what_is_left() {
     assert!(report.finish(1, &survey.left).is_ok());
 }
 
+/// A selector that selects nothing may be misspelled, and is no success.
 #[test]
 fn value_on_a_node_without_the_labels_is_not_selected() {
-    let is_selected = |labels: &str| {
+    let selected = |labels: &str| {
         let scope = Scope {
             resource: SLOTS.parse().unwrap(),
-            nodes: Vec::new(),
-            labels: labels.parse().unwrap(),
+            choice: NodeChoice { labels: labels.parse().unwrap(), ..NodeChoice::default() },
             dry_run: true,
             asks: false,
         };
         let mut node = node("node-1");
         node["metadata"]["labels"] = json!({"pool": "a"});
-        listed(node, &scope, &mut Interner::default()).unwrap().is_selected
+        let nodes = vec![listed(node, &scope, &mut Interner::default()).unwrap()];
+        chosen(nodes, &scope.choice).map(|nodes| nodes.len()).map_err(|error| error.to_string())
     };
-    assert!(is_selected("") && is_selected("pool=a") && is_selected("!other"));
-    assert!(!is_selected("pool=b") && !is_selected("other"));
+    for labels in ["", "pool=a", "!other"] {
+        assert_eq!(selected(labels), Ok(1), "{labels}");
+    }
+    for labels in ["pool=b", "other"] {
+        assert_eq!(selected(labels), Err(format!("no node has the labels {labels}")));
+    }
+    assert_eq!(chosen(Vec::new(), &NodeChoice::default()).unwrap().len(), 0, "a cluster without nodes");
 }

@@ -47,7 +47,7 @@ pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
         let fix = format!(
             "a controller withdraws them, or lets them stay where the entry says Retain, after five minutes if most \
              rules are gone: see that one runs and leads; or run {}",
-            hint::withdraw_rule(rule, &names)
+            hint::withdraw_rule(rule, &hint::node_flags(&names))
         );
         Finding::warning(nodes, problem, fix)
     }));
@@ -81,7 +81,8 @@ pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
              request it are rejected"
         );
         let names: Vec<_> = nodes.iter().map(|node| &node.name).collect();
-        let fix = format!("run {}, which removes zeros and nothing else", hint::remove_zeros(&names));
+        let fix =
+            format!("run {}, which removes zeros and nothing else", hint::remove_zeros(&hint::node_flags(&names)));
         Finding::warning(nodes, problem, fix)
     });
     Ok(findings.collect())
