@@ -61,7 +61,7 @@ pub(super) struct Args {
     /// what `aws autoscaling describe-tags` or `describe-auto-scaling-groups` prints, or `aws eks describe-nodegroup`.
     /// azure: what `az vmss show` or `list` prints, or only its tags. gke: what `gcloud container node-pools describe
     /// --format=json` or `clusters describe` prints, or only its labels. For karpenter, cluster-api and gardener, it can
-    /// be a folder too, in which --exclude skips files.
+    /// be a folder too, for which -R and --exclude count as for those in -f.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
     /// Compare with what is in the cluster instead: for karpenter and cluster-api
@@ -167,7 +167,7 @@ impl Args {
         let Overlays { overlays, unexpressed, notes } = Overlays::new(rules, templates);
         let unexpressed: Vec<_> = unexpressed.into_values().collect();
         let found = match &self.check {
-            Some(path) => sources::overlays(path, &self.files.exclude())?,
+            Some(path) => sources::overlays(path, &self.files.inputs())?,
             None if self.check_cluster => {
                 sources::cluster_overlays(&self.cluster.connect_and_print().await?.client).await?
             }
@@ -186,7 +186,7 @@ impl Args {
         let unexpressed = [form.express(&group.values).unexpressed, group.problems.clone()].concat();
         let mut notes = group.notes.clone();
         let found = match &self.check {
-            Some(path) => sources::pairs(form, path, &self.files.exclude(), name)?,
+            Some(path) => sources::pairs(form, path, &self.files.inputs(), name)?,
             None if self.check_cluster => {
                 sources::cluster_machines(&self.cluster.connect_and_print().await?.client, name).await?
             }

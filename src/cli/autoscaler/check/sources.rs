@@ -38,9 +38,9 @@ pub(crate) struct Pairs {
     pub(crate) pairs: BTreeMap<String, String>,
 }
 
-/// Reads the NodeOverlays in a file or folder.
-pub(crate) fn overlays(path: &Path, exclude: &Exclude) -> Result<Vec<NodeOverlay>, AutoscalerError> {
-    let overlays = objects(path, exclude, &[KIND])?.into_iter().filter(|object| object["kind"] == KIND);
+/// Reads the NodeOverlays in a file or folder, a folder as those of the rules.
+pub(crate) fn overlays(path: &Path, rules: &Inputs) -> Result<Vec<NodeOverlay>, AutoscalerError> {
+    let overlays = objects(path, rules, &[KIND])?.into_iter().filter(|object| object["kind"] == KIND);
     let decoded = overlays.map(|object| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let odd = |error: serde_json::Error| unreadable(&format!("{}: {KIND} {name}", path.display()), &error);
@@ -62,13 +62,13 @@ pub(crate) async fn cluster_overlays(client: &Client) -> Result<Vec<NodeOverlay>
     })
 }
 
-/// Reads what a file says of a group; for Cluster API and Gardener, also a folder.
-pub(crate) fn pairs(form: Form, path: &Path, exclude: &Exclude, group: Option<&str>) -> Result<Pairs, AutoscalerError> {
+/// Reads what a file says of a group; for Cluster API and Gardener, also a folder, as those of the rules.
+pub(crate) fn pairs(form: Form, path: &Path, rules: &Inputs, group: Option<&str>) -> Result<Pairs, AutoscalerError> {
     let name = path.display().to_string();
     let Form::Tags(tags) = form else {
         let pairs = match form {
-            Form::Gardener => worker(&objects(path, exclude, &[SHOOT])?, group),
-            _ => machines(&objects(path, exclude, &MACHINE_TEXTS)?, group),
+            Form::Gardener => worker(&objects(path, rules, &[SHOOT])?, group),
+            _ => machines(&objects(path, rules, &MACHINE_TEXTS)?, group),
         };
         return pairs.map_err(|why| unreadable(&name, &why));
     };
@@ -115,38 +115,47 @@ fn unreadable(place: &str, why: &dyn std::fmt::Display) -> AutoscalerError {
     AutoscalerError::Check(format!("{place}: {why}"))
 }
 
-/// Reads the Kubernetes objects in a file or folder. In a folder, a note names the unreadable files that contain none of
-/// these texts, without which they hold nothing to compare.
-fn objects(path: &Path, exclude: &Exclude, texts: &[&str]) -> Result<Vec<Value>, AutoscalerError> {
+/// Reads the Kubernetes objects in a file or folder, a folder as those of the rules. In a folder, a note names the unreadable
+/// files that contain none of these texts, without which they hold nothing to compare.
+fn objects(path: &Path, rules: &Inputs, texts: &[&str]) -> Result<Vec<Value>, AutoscalerError> {
+    let inputs = Inputs { paths: vec![path.to_owned()], ..rules.clone() };
     // What is skipped among the rules may be what to compare with.
-    let exclude = if path.is_dir() && !exclude.matches(path) { exclude.clone() } else { Exclude::default() };
-    let inputs = Inputs { paths: vec![path.to_owned()], exclude, ..Inputs::default() };
+    let inputs = match path.is_dir() && !rules.exclude.matches(path) {
+        true => inputs,
+        false => Inputs { exclude: Exclude::default(), ..inputs },
+    };
     let (mut objects, mut fatal, mut skipped) = (Vec::new(), None, None);
     let mut others = Vec::<String>::new();
     let advice = if path.is_dir() { ": correct it, or skip it with --exclude" } else { "" };
     let files = manifest::read(&inputs, &Limits::default(), &mut |document| match document {
         _ if fatal.is_some() => {}
         Ok(document) => objects.push(document.value),
+        // A file may have as many errors as lines: its text is searched once.
+        Err(error) if others.last().is_some_and(|last| last == error.location.file()) => {}
         Err(error) if path.is_dir() && holds_nothing(&error, texts) => {
             error.add_file(&mut others);
             skipped.get_or_insert_with(|| located(&error, advice));
         }
         Err(error) => fatal = Some(located(&error, advice)),
     });
-    if files.names.is_empty() {
-        let why = match files.folders.is_empty() {
-            true => "no file of it is read: --exclude skips them, or other tools read them",
-            false => "it has only subfolders, which are not read: name one",
-        };
-        fatal = Some(unreadable(&path.display().to_string(), &why));
-    }
     // A comparison with nothing would find everything missing.
-    let error = fatal.or(skipped.filter(|_| objects.is_empty()));
+    let error = fatal.or(skipped.or_else(|| nothing_read(path, &files)).filter(|_| objects.is_empty()));
     if let Some(error) = error {
         return Err(error);
     }
-    print_notes(&Files { incomparable: others, ..Files::default() }.notes());
+    print_notes(&Files { incomparable: others, ..files }.notes());
     Ok(objects)
+}
+
+/// Returns why there is nothing to compare with in a path of which something is not read.
+fn nothing_read(path: &Path, files: &Files) -> Option<AutoscalerError> {
+    let why = match files.names.is_empty() {
+        true if files.folders.is_empty() => "no file of it is read: --exclude skips them, or other tools read them",
+        true => "it has only subfolders: read them with -R, or name one",
+        false if files.notes().is_empty() => return None,
+        false => "it holds no Kubernetes object that is read: see `validate`",
+    };
+    Some(unreadable(&path.display().to_string(), &why))
 }
 
 /// Returns whether something unreadable has a text, and that contains none of these.
@@ -246,13 +255,15 @@ fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, Strin
 
 /// Returns the scale set in what `az vmss show` or `list` prints.
 fn scale_set<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
-    let Some(sets) = value.as_array() else { return Ok(value) };
+    let Some(sets) = value.as_array() else { return named(value, "tags", "scale set", group) };
     only(sets.iter().filter(|set| group.is_none_or(|group| set["name"] == group)), "scale set", group)
 }
 
 /// Returns the node pool in what `gcloud container node-pools describe` or `list`, or `clusters describe` prints.
 fn pool<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
-    let Some(pools) = value.get("nodePools").unwrap_or(value).as_array() else { return Ok(value) };
+    let Some(pools) = value.get("nodePools").unwrap_or(value).as_array() else {
+        return named(value, "config", "node pool", group);
+    };
     only(pools.iter().filter(|pool| group.is_none_or(|group| pool["name"] == group)), "node pool", group)
 }
 
@@ -264,12 +275,26 @@ fn pool_labels(pool: &Value) -> Result<BTreeMap<String, String>, String> {
     }
 }
 
+/// Returns an object that is given alone, if it is the one that is asked for. Its tags or labels alone have no name.
+fn named<'t>(value: &'t Value, part: &str, kind: &str, group: Option<&str>) -> Result<&'t Value, String> {
+    let name = value.get(part).and_then(|_| value["name"].as_str());
+    match (name, group) {
+        (Some(name), Some(group)) if name != group => Err(format!("there is no {kind} {group}: it is {name}")),
+        _ => Ok(value),
+    }
+}
+
+/// Returns the only one. Only objects of Kubernetes have namespaces.
 fn only<T>(mut found: impl Iterator<Item = T>, kind: &str, group: Option<&str>) -> Result<T, String> {
     match (found.next(), found.next(), group) {
         (Some(only), None, _) => Ok(only),
         (Some(_), Some(_), None) => Err(format!("there is more than one {kind}: name one with --group")),
         (Some(_), Some(_), Some(group)) => {
-            Err(format!("there is more than one {kind} {group}: write --group NAMESPACE/NAME"))
+            let apart = match kind.starts_with("Machine") {
+                true => "write --group NAMESPACE/NAME",
+                false => "give a file with that one alone",
+            };
+            Err(format!("there is more than one {kind} {group}: {apart}"))
         }
         (None, _, Some(group)) => Err(format!("there is no {kind} {group}")),
         (None, _, None) => Err(format!("there is no {kind}")),
