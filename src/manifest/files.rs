@@ -325,8 +325,12 @@ impl Reader<'_> {
         let (take, skipped) = (&mut *self.take, &mut self.files.skipped);
         let (length, mut is_kept) = (text.len() as u64, false);
         let (in_folder, is_stream) = (origin == Origin::Folder, origin == Origin::Stream);
-        let of_source = |error: ReadError| ReadError { may_hold_rules: is_stream || error.may_hold_rules, ..error };
-        // Determined once per file: it searches the whole text, and there may be as many errors as lines.
+        // Both are determined once per file: they search the whole text, and there may be as many errors as lines.
+        let mut has_rules = is_stream.then_some(true);
+        let mut of_source = |error: ReadError| {
+            let has_rules = *has_rules.get_or_insert_with(|| has_rules_beside(error.location.file_text(), origin));
+            ReadError { may_hold_rules: has_rules || error.may_hold_rules, ..error }
+        };
         let mut meant = (!in_folder).then_some(true);
         documents(name, text, self.limits, &mut |document| match document {
             Err(error) if meant.is_none() && !may_hold_objects(error.location.file_text()) => {
@@ -345,7 +349,7 @@ impl Reader<'_> {
             }
             Ok(document) => {
                 is_kept = true;
-                take(document.checked().map_err(of_source));
+                take(document.checked().map_err(&mut of_source));
             }
         });
         if !is_kept {
@@ -402,6 +406,12 @@ fn may_hold_objects(text: &str) -> bool {
 /// Returns whether a text names the kind or the group of rules.
 fn mentions_rules(text: &str) -> bool {
     text.contains(&*NodeExtendedResource::group(&())) || text.contains(&*NodeExtendedResource::kind(&()))
+}
+
+/// Returns whether the file of something unreadable holds rules too, or, if it is given by name, may be their template.
+fn has_rules_beside(text: &str, origin: Origin) -> bool {
+    let has_fields = || text.contains("resourceName") && text.contains("quantity");
+    mentions_rules(text) || origin == Origin::Named && has_fields()
 }
 
 /// What a file may be meant as.
