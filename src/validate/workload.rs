@@ -95,18 +95,54 @@ fn extended(container: &Value, map: &str) -> BTreeMap<String, String> {
     fields.filter_map(|(name, value)| Some((name.clone(), amounts::text(value)?))).collect()
 }
 
-/// Reports resources that are beside the pod of an object, in any of the maps around it.
+/// Reports resources and containers that are beside the pod of an object, in any of the maps around it.
 fn check_beside(document: &Document, violations: &mut Vec<Violation>) {
     let mut path = Path::default();
-    for key in pod_spec(document.group(), document.kind()).into_iter().flatten() {
+    let keys = pod_spec(document.group(), document.kind()).unwrap_or_default();
+    for key in keys {
         let Some(Value::Object(fields)) = document.at(&path) else { return };
-        for (field, value) in fields {
+        for (field, value) in fields.iter().filter(|(field, _)| field != key) {
             let is_meant = closest(field, ["resources", "limits", "requests"]).is_some() && names_extended(value);
-            if field != key && (is_meant || is_extended(field)) {
-                violations.push(unknown_field(&path.key(field), "write it in resources of the container that uses it"));
-            }
+            // A status repeats the resources, and claims to volumes have their own.
+            let has_others = || ["metadata", "status", "volumeClaimTemplates"].contains(&field.as_str());
+            let hint = match closest(field, [*key]) {
+                _ if is_meant || is_extended(field) => "write it in resources of the container that uses it".to_owned(),
+                _ if has_others() || !holds_containers(value) => continue,
+                Some(close) => format!("did you mean {close}?"),
+                None => format!("write the containers of a pod in {}.containers", keys.join(".")),
+            };
+            violations.push(unknown_field(&path.key(field), &hint));
         }
         path = path.key(key);
+    }
+}
+
+/// Returns whether a value holds containers that name extended resources.
+fn holds_containers(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| key == "resources" && names_extended(value) || holds_containers(value))
+        }
+        Value::Array(items) => items.iter().any(holds_containers),
+        _ => false,
+    }
+}
+
+/// Reports containers that are elsewhere in the spec of a pod, or in a map.
+fn check_containers(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+    for (field, value) in spec {
+        let is_known = ["containers", "initContainers", "ephemeralContainers"].contains(&field.as_str());
+        // Claims to volumes have resources of their own.
+        let is_other = ["volumes", "resources"].contains(&field.as_str());
+        if is_known && value.is_array() || is_other || !holds_containers(value) {
+            continue;
+        }
+        let path = path.key(field);
+        violations.push(match closest(field, ["containers", "initContainers"]) {
+            _ if is_known => shape::wrong_type(&path, value, "a list", "begin each container with - name:"),
+            Some(close) => unknown_field(&path, &format!("did you mean {close}?")),
+            None => unknown_field(&path, "write its containers in containers"),
+        });
     }
 }
 
@@ -117,6 +153,7 @@ fn check_pod(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
         // Other kinds may have fields of these names with another meaning.
         if pod.origin != Origin::Unknown {
             check_pod_level(fields, &pod.path, violations);
+            check_containers(fields, &pod.path, violations);
             check_volumes(fields, &pod.path, violations);
         }
     }

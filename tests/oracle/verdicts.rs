@@ -95,7 +95,16 @@ fn containers() -> Vec<Value> {
 /// What is merged into the spec of a pod.
 fn pod_specs() -> Vec<Value> {
     let container = |resources: Value| json!([{"name": "b", "image": "b", "resources": resources}]);
+    let limits = json!({"limits": {RESOURCE: 1}});
     vec![
+        json!({"container": container(limits.clone())}),
+        json!({"Containers": container(limits.clone())}),
+        json!({"initContainer": container(limits.clone())}),
+        json!({"pods": {"main": container(limits.clone())}}),
+        json!({"containers": {"name": "b", "image": "b", "resources": limits}}),
+        json!({"containers": {"b": {"image": "b", "resources": limits}}}),
+        json!({"initContainers": {"b": {"image": "b", "resources": limits}}}),
+        claim(RESOURCE),
         json!({}),
         json!({"initContainers": container(json!({"limits": {RESOURCE: 1}}))}),
         json!({"initContainers": container(json!({"requests": {RESOURCE: 1}}))}),
@@ -129,6 +138,13 @@ fn pod_specs() -> Vec<Value> {
     ]
 }
 
+/// A volume that claims an amount of a resource, which is no container's.
+fn claim(resource: &str) -> Value {
+    let resources = json!({"requests": {"storage": "1Gi", resource: "1"}});
+    let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}});
+    json!({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": claim}}]})
+}
+
 /// A volume with a file that has an amount of a resource.
 fn downward(resource: &str) -> Value {
     let field = json!({"containerName": "a", "resource": resource});
@@ -152,6 +168,8 @@ fn beside_pods() -> Vec<Value> {
             json!({"resources": {RESOURCE: 1}}),
             json!({"limits": {RESOURCE: 1}}),
             json!({RESOURCE: 1}),
+            json!({"containers": [{"name": "a", "image": "b", "resources": resources}]}),
+            json!({"sepc": {"containers": [{"name": "a", "image": "b", "resources": resources}]}}),
         ] {
             let mut object = with_pod("Deployment", &spec);
             let at = object.pointer_mut(place).unwrap();
