@@ -52,27 +52,36 @@ pub fn node_with_a_slip<'t>(name: &str, nodes: impl IntoIterator<Item = &'t str>
         let (short, long) = if name.len() < node.len() { (name, node) } else { (node, name) };
         short.len() == host(long) && long.starts_with(short) && short != long
     };
-    nodes.into_iter().find(|node| lacks_domain(node) || is_slip(name.as_bytes(), node.as_bytes()))
+    nodes.into_iter().filter(|node| lacks_domain(node) || is_slip(name.as_bytes(), node.as_bytes())).min()
 }
 
-/// Returns whether a letter is too many or too few, or two are in the wrong order; numbers are meant as they are.
+/// Returns whether a letter is too many or too few, or two are in the wrong order, in a word that is long enough:
+/// `pool-l` and `pool-xl` are two names. Numbers are meant as they are, and so is a letter after one.
 fn is_slip(one: &[u8], other: &[u8]) -> bool {
-    const SHORTEST: usize = 5;
     let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
-    if short.len() < SHORTEST || long.len() - short.len() > 1 {
+    let at = short.iter().zip(long).take_while(|(short, long)| short == long).count();
+    if long.len() - short.len() > 1 || !is_in_word(long, at) {
         return false;
     }
-    let at = short.iter().zip(long).take_while(|(short, long)| short == long).count();
     match (&short[at..], &long[at..]) {
         ([first, second, rest @ ..], [second_of_long, first_of_long, rest_of_long @ ..])
             if short.len() == long.len() =>
         {
-            let are_letters = first.is_ascii_alphabetic() && second.is_ascii_alphabetic();
-            are_letters && (first, second, rest) == (first_of_long, second_of_long, rest_of_long)
+            second.is_ascii_alphabetic() && (first, second, rest) == (first_of_long, second_of_long, rest_of_long)
         }
-        (rest, [added, rest_of_long @ ..]) => added.is_ascii_alphabetic() && rest == rest_of_long,
+        (rest, [_, rest_of_long @ ..]) => rest == rest_of_long,
         _ => false,
     }
+}
+
+/// Returns whether a name has a letter here, in a word of at least five letters, and one that is missing.
+fn is_in_word(name: &[u8], at: usize) -> bool {
+    const SHORTEST: usize = 5;
+    let is_letter = |byte: &&u8| byte.is_ascii_alphabetic();
+    let Some((before, after)) = name.split_at_checked(at) else { return false };
+    let (before, after) = (before.iter().rev().take_while(is_letter), after.iter().take_while(is_letter));
+    let after = after.count();
+    after > 0 && before.count() + after > SHORTEST
 }
 
 fn is_of_one_family(one: &str, other: &str) -> bool {
@@ -109,6 +118,8 @@ mod tests {
             "edge-munich",
             "worker-d",
             "gke-a-5f3c1d2e-l22k",
+            "pool-xl",
+            "worker-ii",
             "ip-10-0-1-24.ec2.internal",
             "n1",
             "node-21",
@@ -116,13 +127,20 @@ mod tests {
         for (name, meant) in [
             ("edge-munch", Some("edge-munich")),
             ("edge-munnich", Some("edge-munich")),
-            ("egde-munich", Some("edge-munich")),
+            ("edge-mnuich", Some("edge-munich")),
+            ("edeg-munich", None),
             ("edge-munichs", Some("edge-munich")),
             ("edge-munich.example.com", Some("edge-munich")),
             ("ip-10-0-1-24", Some("ip-10-0-1-24.ec2.internal")),
             ("edge-berlin", None),
             ("edge-munich-2", None),
             ("worker-b", None),
+            ("pool-l", None),
+            ("worker-i", None),
+            ("worker-", None),
+            ("worker-dd", None),
+            ("node-21b", None),
+            ("nde-21", None),
             ("gke-a-5f3c1d2e-w22t", None),
             ("ip-10-0-1-24.us.internal", None),
             ("ip-10-0-1-2", None),
