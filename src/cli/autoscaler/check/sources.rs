@@ -1,6 +1,6 @@
 //! Reads what an autoscaler knows: from files, as the tools of its provider print them, or from the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -40,8 +40,16 @@ pub(crate) struct Pairs {
 
 /// Reads the NodeOverlays in a file or folder, a folder as those of the rules.
 pub(crate) fn overlays(path: &Path, rules: &Inputs) -> Result<Vec<NodeOverlay>, AutoscalerError> {
-    let overlays = objects(path, rules, &[KIND])?.into_iter().filter(|object| object["kind"] == KIND);
-    let decoded = overlays.map(|object| {
+    let overlays: Vec<_> = objects(path, rules, &[KIND])?.into_iter().filter(|object| object["kind"] == KIND).collect();
+    let mut names = BTreeSet::new();
+    // Such as those of two clusters, of which one would hide the other.
+    if let Some(twice) =
+        overlays.iter().filter_map(|it| it["metadata"]["name"].as_str()).find(|name| !names.insert(*name))
+    {
+        let why = format!("{KIND} {twice} is in it twice: name one folder, or skip the other with --exclude");
+        return Err(unreadable(&path.display().to_string(), &why));
+    }
+    let decoded = overlays.into_iter().map(|object| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let odd = |error: serde_json::Error| unreadable(&format!("{}: {KIND} {name}", path.display()), &error);
         serde_json::from_value(object).map_err(odd)
@@ -256,7 +264,10 @@ fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, Strin
 /// Returns the scale set in what `az vmss show` or `list` prints.
 fn scale_set<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
     let Some(sets) = value.as_array() else { return named(value, "tags", "scale set", group) };
-    only(sets.iter().filter(|set| group.is_none_or(|group| set["name"] == group)), "scale set", group)
+    // Azure's names have no case.
+    let is_group =
+        |set: &&Value, group: &str| set["name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(group));
+    only(sets.iter().filter(|set| group.is_none_or(|group| is_group(set, group))), "scale set", group)
 }
 
 /// Returns the node pool in what `gcloud container node-pools describe` or `list`, or `clusters describe` prints.
@@ -279,7 +290,9 @@ fn pool_labels(pool: &Value) -> Result<BTreeMap<String, String>, String> {
 fn named<'t>(value: &'t Value, part: &str, kind: &str, group: Option<&str>) -> Result<&'t Value, String> {
     let name = value.get(part).and_then(|_| value["name"].as_str());
     match (name, group) {
-        (Some(name), Some(group)) if name != group => Err(format!("there is no {kind} {group}: it is {name}")),
+        (Some(name), Some(group)) if !name.eq_ignore_ascii_case(group) => {
+            Err(format!("there is no {kind} {group}: it is {name}"))
+        }
         _ => Ok(value),
     }
 }
@@ -290,7 +303,7 @@ fn only<T>(mut found: impl Iterator<Item = T>, kind: &str, group: Option<&str>) 
         (Some(only), None, _) => Ok(only),
         (Some(_), Some(_), None) => Err(format!("there is more than one {kind}: name one with --group")),
         (Some(_), Some(_), Some(group)) => {
-            let apart = match kind.starts_with("Machine") {
+            let apart = match kind.starts_with("Machine") && !group.contains('/') {
                 true => "write --group NAMESPACE/NAME",
                 false => "give a file with that one alone",
             };
