@@ -331,6 +331,8 @@ impl Reader<'_> {
             let has_rules = *has_rules.get_or_insert_with(|| has_rules_beside(error.location.file_text(), origin));
             ReadError { may_hold_rules: has_rules || error.may_hold_rules, ..error }
         };
+        // What can be read has been searched.
+        let no_object = |error: ReadError| ReadError { may_hold_rules: is_stream || error.may_hold_rules, ..error };
         let mut meant = (!in_folder).then_some(true);
         documents(name, text, self.limits, &mut |document| match document {
             Err(error) if meant.is_none() && !may_hold_objects(error.location.file_text()) => {
@@ -349,7 +351,7 @@ impl Reader<'_> {
             }
             Ok(document) => {
                 is_kept = true;
-                take(document.checked().map_err(&mut of_source));
+                take(document.checked().map_err(no_object));
             }
         });
         if !is_kept {
@@ -410,8 +412,9 @@ fn mentions_rules(text: &str) -> bool {
 
 /// Returns whether the file of something unreadable holds rules too, or, if it is given by name, may be their template.
 fn has_rules_beside(text: &str, origin: Origin) -> bool {
-    let has_fields = || text.contains("resourceName") && text.contains("quantity");
-    mentions_rules(text) || origin == Origin::Named && has_fields()
+    let has_key = |key: &str| text.contains(&format!("{key}:")) || text.contains(&format!("\"{key}\""));
+    let has_fields = || has_key("resourceName") && (has_key("quantity") || has_key("quantityFrom"));
+    text.contains(&*NodeExtendedResource::kind(&())) || origin == Origin::Named && has_fields()
 }
 
 /// What a file may be meant as.

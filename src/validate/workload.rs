@@ -105,7 +105,7 @@ fn check_beside(document: &Document, violations: &mut Vec<Violation>) {
             let is_meant = closest(field, ["resources", "limits", "requests"]).is_some() && names_extended(value);
             // A status repeats the resources, and claims to volumes have their own.
             let has_others = || ["metadata", "status", "volumeClaimTemplates"].contains(&field.as_str());
-            let hint = match closest(field, [*key]) {
+            let hint = match closest(field, [*key, "volumeClaimTemplates"]) {
                 _ if is_meant || is_extended(field) => "write it in resources of the container that uses it".to_owned(),
                 _ if has_others() || !holds_containers(value) => continue,
                 Some(close) => format!("did you mean {close}?"),
@@ -134,11 +134,12 @@ fn check_containers(spec: &Map<String, Value>, path: &Path, violations: &mut Vec
         let is_known = ["containers", "initContainers", "ephemeralContainers"].contains(&field.as_str());
         // Claims to volumes have resources of their own.
         let is_other = ["volumes", "resources"].contains(&field.as_str());
-        if is_known && value.is_array() || is_other || !holds_containers(value) {
+        let holds = if is_known { names_extended } else { holds_containers };
+        if is_known && value.is_array() || is_other || !holds(value) {
             continue;
         }
         let path = path.key(field);
-        violations.push(match closest(field, ["containers", "initContainers"]) {
+        violations.push(match closest(field, ["containers", "initContainers", "ephemeralContainers", "volumes"]) {
             _ if is_known => shape::wrong_type(&path, value, "a list", "begin each container with - name:"),
             Some(close) => unknown_field(&path, &format!("did you mean {close}?")),
             None => unknown_field(&path, "write its containers in containers"),
@@ -186,7 +187,7 @@ fn check_place(fields: &Map<String, Value>, path: &Path, origin: Origin, violati
     for (field, value) in fields {
         let has_amounts = ["limits", "requests"].iter().any(|map| value.get(map).is_some_and(Value::is_object));
         let hint = match field.as_str() {
-            "resources" => continue,
+            "resources" | "containers" | "initContainers" | "ephemeralContainers" => continue,
             _ if has_amounts || has_resources(field, value, origin) => "did you mean resources?",
             "limits" | "requests" => "write it below resources",
             name if is_extended(name) => "write it below resources, in limits",

@@ -102,6 +102,7 @@ fn pod_specs() -> Vec<Value> {
         json!({"initContainer": container(limits.clone())}),
         json!({"pods": {"main": container(limits.clone())}}),
         json!({"containers": {"name": "b", "image": "b", "resources": limits}}),
+        json!({"containers": {"name": "b", "image": "b", "limits": {RESOURCE: 1}}}),
         json!({"containers": {"b": {"image": "b", "resources": limits}}}),
         json!({"initContainers": {"b": {"image": "b", "resources": limits}}}),
         claim(RESOURCE),
