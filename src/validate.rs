@@ -221,7 +221,8 @@ impl Validator {
     }
 }
 
-/// Drops the report of a missing node selection if a misspelled field was probably meant as one.
+/// Drops the report of a missing node selection if a misspelled field was probably meant as one, and that of an empty
+/// selector with unknown fields, which are probably labels.
 fn drop_knock_on(violations: &mut Vec<Violation>) {
     const CHOICES: [&str; 3] = ["nodeSelector", "nodeNames", "allNodes"];
     let spec = Path::from_keys(["spec"]);
@@ -232,6 +233,18 @@ fn drop_knock_on(violations: &mut Vec<Violation>) {
         _ => false,
     });
     violations.retain(|violation| !misspelled || violation.code != Code::NodeChoice);
+    let selector = spec.key("nodeSelector");
+    let mut has_labels = false;
+    for violation in violations.iter_mut().filter(|violation| violation.code == Code::UnknownField) {
+        if let [_, _, Step::Key(label)] = violation.path.steps()
+            && selector.leads_to(&violation.path)
+            && spelling::closest(label, ["matchLabels", "matchExpressions"]).is_none()
+        {
+            has_labels = true;
+            violation.hint = Some("if it is a label, write it below matchLabels".to_owned());
+        }
+    }
+    violations.retain(|violation| !has_labels || violation.code != Code::SelectorEmpty);
 }
 
 /// The number of unreadable locations that are searched for a hint.

@@ -5,7 +5,16 @@ pub(super) fn placeholder(text: &str) -> Option<&'static str> {
     let variable = text.split_once("${").is_some_and(|(_, rest)| rest.contains('}'));
     let substitute = "${...} is a variable that something else replaces first: check the result \
                       (flux envsubst < FILE | node-resource-advertiser validate -), or skip it with --exclude";
-    template(text).or(variable.then_some(substitute))
+    // The two belong to patches.
+    let is_name = |name: &str| {
+        !["patch", "retainKeys"].contains(&name)
+            && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let shell = "it is a variable that something else replaces first: check the result \
+                 (envsubst < FILE | node-resource-advertiser validate -), or skip it with --exclude";
+    let of_shell = text.strip_prefix('$').is_some_and(is_name).then_some(shell);
+    template(text).or(variable.then_some(substitute)).or(of_shell)
 }
 
 /// Returns what renders a template.
@@ -48,6 +57,12 @@ mod tests {
             ("{% if a %}{{ end }}{% endif %}", Some("Jinja")),
             ("${DONGLES:=4}", Some("flux envsubst")),
             ("a-${X}-b", Some("flux envsubst")),
+            ("$DONGLES", Some("(envsubst")),
+            ("$_n2", Some("(envsubst")),
+            ("$2", None),
+            ("$patch", None),
+            ("$", None),
+            ("$a-b", None),
             ("${X", None),
             ("$(X)", None),
             ("{{a: 1}: 2}", None),

@@ -95,17 +95,24 @@ fn extended(container: &Value, map: &str) -> BTreeMap<String, String> {
     fields.filter_map(|(name, value)| Some((name.clone(), amounts::text(value)?))).collect()
 }
 
+/// The fields of a pod with containers.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
 /// Reports resources and containers that are beside the pod of an object, in any of the maps around it.
 fn check_beside(document: &Document, violations: &mut Vec<Violation>) {
     let mut path = Path::default();
     let keys = pod_spec(document.group(), document.kind()).unwrap_or_default();
     for key in keys {
-        let Some(Value::Object(fields)) = document.at(&path) else { return };
+        let fields = match document.at(&path) {
+            Some(Value::Object(fields)) => fields,
+            list => return check_list(list, &path, violations),
+        };
         for (field, value) in fields.iter().filter(|(field, _)| field != key) {
             let is_meant = closest(field, ["resources", "limits", "requests"]).is_some() && names_extended(value);
             // A status repeats the resources, and claims to volumes have their own.
             let has_others = || ["metadata", "status", "volumeClaimTemplates"].contains(&field.as_str());
-            let hint = match closest(field, [*key, "volumeClaimTemplates"]) {
+            let claims = (document.kind() == "StatefulSet").then_some("volumeClaimTemplates");
+            let hint = match closest(field, [*key].into_iter().chain(claims)) {
                 _ if is_meant || is_extended(field) => "write it in resources of the container that uses it".to_owned(),
                 _ if has_others() || !holds_containers(value) => continue,
                 Some(close) => format!("did you mean {close}?"),
@@ -115,6 +122,16 @@ fn check_beside(document: &Document, violations: &mut Vec<Violation>) {
         }
         path = path.key(key);
     }
+    if !keys.is_empty() {
+        check_list(document.at(&path), &path, violations);
+    }
+}
+
+/// Reports a list with containers where a map belongs.
+fn check_list(value: Option<&Value>, path: &Path, violations: &mut Vec<Violation>) {
+    let list = value.filter(|value| value.is_array() && names_extended(value));
+    let hint = "remove the dash before its first field";
+    violations.extend(list.map(|list| shape::wrong_type(path, list, "a map", hint)));
 }
 
 /// Returns whether a value holds containers that name extended resources.
@@ -131,7 +148,7 @@ fn holds_containers(value: &Value) -> bool {
 /// Reports containers that are elsewhere in the spec of a pod, or in a map.
 fn check_containers(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
     for (field, value) in spec {
-        let is_known = ["containers", "initContainers", "ephemeralContainers"].contains(&field.as_str());
+        let is_known = CONTAINERS.contains(&field.as_str());
         // Claims to volumes have resources of their own.
         let is_other = ["volumes", "resources"].contains(&field.as_str());
         let holds = if is_known { names_extended } else { holds_containers };
@@ -139,7 +156,7 @@ fn check_containers(spec: &Map<String, Value>, path: &Path, violations: &mut Vec
             continue;
         }
         let path = path.key(field);
-        violations.push(match closest(field, ["containers", "initContainers", "ephemeralContainers", "volumes"]) {
+        violations.push(match closest(field, ["containers", "initContainers", "volumes"]) {
             _ if is_known => shape::wrong_type(&path, value, "a list", "begin each container with - name:"),
             Some(close) => unknown_field(&path, &format!("did you mean {close}?")),
             None => unknown_field(&path, "write its containers in containers"),
@@ -149,18 +166,26 @@ fn check_containers(spec: &Map<String, Value>, path: &Path, violations: &mut Vec
 
 fn check_pod(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
     if let Some(fields) = pod.spec.as_object() {
-        check_place(fields, &pod.path, pod.origin, violations);
+        // Containers have a check of their own, in a pod that is one for sure.
+        let is_other = |field: &str| pod.origin == Origin::Unknown || !CONTAINERS.contains(&field);
+        let others = fields.iter().filter(|(field, _)| is_other(field));
+        check_place(others, &pod.path, pod.origin, violations);
         check_native_level(fields, &pod.path.key("resources"), violations);
         // Other kinds may have fields of these names with another meaning.
         if pod.origin != Origin::Unknown {
             check_pod_level(fields, &pod.path, violations);
             check_containers(fields, &pod.path, violations);
             check_volumes(fields, &pod.path, violations);
+            check_ephemeral(fields, &pod.path, violations);
+            check_overhead(pod, violations);
         }
     }
     for container in pod.containers.iter().filter(|container| container.is_whole) {
         let Some(fields) = container.value.as_object() else { continue };
-        check_place(fields, &container.path, pod.origin, violations);
+        check_place(fields.iter(), &container.path, pod.origin, violations);
+        if pod.origin != Origin::Unknown {
+            check_nested(fields, &container.path, violations);
+        }
         check_native_only(fields, &container.path, violations);
         let path = container.path.key("resources");
         match fields.get("resources") {
@@ -183,11 +208,16 @@ const IN_CONTAINER: &str = "write limits: {example.com/dongle: 1} below resource
 const FOR_CONTAINER: &str = "write it in limits of the container that uses it";
 
 /// Reports resources that are not where a pod or container has them.
-fn check_place(fields: &Map<String, Value>, path: &Path, origin: Origin, violations: &mut Vec<Violation>) {
+fn check_place<'t>(
+    fields: impl Iterator<Item = (&'t String, &'t Value)>,
+    path: &Path,
+    origin: Origin,
+    violations: &mut Vec<Violation>,
+) {
     for (field, value) in fields {
         let has_amounts = ["limits", "requests"].iter().any(|map| value.get(map).is_some_and(Value::is_object));
         let hint = match field.as_str() {
-            "resources" | "containers" | "initContainers" | "ephemeralContainers" => continue,
+            "resources" => continue,
             _ if has_amounts || has_resources(field, value, origin) => "did you mean resources?",
             "limits" | "requests" => "write it below resources",
             name if is_extended(name) => "write it below resources, in limits",
@@ -195,6 +225,13 @@ fn check_place(fields: &Map<String, Value>, path: &Path, origin: Origin, violati
         };
         violations.push(unknown_field(&path.key(field), hint));
     }
+}
+
+/// Reports lists of containers in a container, which are probably indented too far.
+fn check_nested(container: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+    let is_list = |field: &&&str| container.get(**field).is_some_and(|list| list.is_array() && holds_containers(list));
+    let hint = "write it beside containers, with less indentation";
+    violations.extend(CONTAINERS.iter().filter(is_list).map(|field| unknown_field(&path.key(field), hint)));
 }
 
 /// Returns whether a field of a pod or container has extended resources as its keys. Those of a label can look like one,
@@ -216,6 +253,28 @@ fn check_pod_level(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<
     }
     for (name, value) in shape::map(spec.get("overhead"), &overhead, FOR_CONTAINER, violations).into_iter().flatten() {
         check_amount(name, value, &overhead.key(name), violations);
+    }
+}
+
+/// Reports overhead in a Pod without a RuntimeClass. Of a template, only its pods are rejected.
+fn check_overhead(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
+    let field = |name: &str| pod.spec.get(name).filter(|value| !value.is_null() && **value != "");
+    let has_overhead = pod.origin == Origin::Pod && field("overhead").is_some_and(Value::is_object);
+    if has_overhead && field("runtimeClassName").is_none() {
+        let message = "Forbidden: set without a RuntimeClass that defines it";
+        let violation = Violation::new(&pod.path.key("overhead"), Code::PodResourcePlace, message).at_key();
+        let hint = "remove it: the API server writes what the pod's runtimeClassName defines";
+        violations.push(violation.hint(Some(hint.to_owned())));
+    }
+}
+
+/// Reports extended resources in ephemeral containers, which have no resources.
+fn check_ephemeral(spec: &Map<String, Value>, path: &Path, violations: &mut Vec<Violation>) {
+    let containers = items(spec.get("ephemeralContainers"), &path.key("ephemeralContainers"));
+    for (_, path) in containers.into_iter().filter(|(container, _)| names_extended(container)) {
+        let message = "Forbidden: ephemeral containers have no resources";
+        let hint = Some(FOR_CONTAINER.to_owned());
+        violations.push(Violation::new(&path, Code::PodResourcePlace, message).hint(hint));
     }
 }
 

@@ -85,6 +85,8 @@ fn containers() -> Vec<Value> {
         json!({"limits": {RESOURCE: 1}}),
         json!({"requests": {RESOURCE: 1}}),
         json!({RESOURCE: 1}),
+        json!({"initContainers": {"limits": {RESOURCE: 1}}}),
+        json!({"initContainers": [{"name": "b", "image": "b", "resources": {"limits": {RESOURCE: 1}}}]}),
         json!({"resizePolicy": [{"resourceName": RESOURCE, "restartPolicy": "NotRequired"}]}),
         json!({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": format!("limits.{RESOURCE}")}}}]}),
         json!({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]}),
@@ -129,7 +131,12 @@ fn pod_specs() -> Vec<Value> {
         json!({"overhead": {RESOURCE: -1}}),
         json!({"overhead": {"Example.com/dongle": 1}}),
         json!({"overhead": RESOURCE}),
+        json!({"overhead": {RESOURCE: 1}}),
+        json!({"overhead": {RESOURCE: 1}, "runtimeClassName": null}),
+        json!({"overhead": {"cpu": 1}}),
+        json!({"overhead": {}}),
         json!({"overhead": null}),
+        json!({"ephemeralContainers": container(limits.clone())}),
         json!({"nodeSelector": {RESOURCE: "true"}}),
         downward(&format!("limits.{RESOURCE}")),
         downward(&format!("requests.{RESOURCE}")),
@@ -179,6 +186,15 @@ fn beside_pods() -> Vec<Value> {
         }
     }
     objects.push(merged(&with_pod("Pod", &spec), &json!({"resources": resources})));
+    let spec = json!({"containers": [{"name": "a", "image": "b", "resources": resources}]});
+    for (kind, place) in
+        [("Pod", "/spec"), ("Deployment", "/spec"), ("Deployment", "/spec/template"), ("Job", "/spec/template/spec")]
+    {
+        let mut object = with_pod(kind, &spec);
+        let at = object.pointer_mut(place).unwrap();
+        *at = json!([at.clone()]);
+        objects.push(object);
+    }
     objects
 }
 
