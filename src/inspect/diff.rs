@@ -79,6 +79,9 @@ pub enum NotPlanned {
     /// The node has no name.
     #[error("a Node without metadata.name")]
     Nameless,
+    /// The node has no uid, which its patch tests, so that the patch would always fail.
+    #[error("the node {0} has no metadata.uid, which its patch tests: give it as the API server has it")]
+    WithoutUid(Arc<str>),
 }
 
 impl Preview {
@@ -135,7 +138,7 @@ impl Preview {
     /// Adds the plan of a node, with its pods if they are known.
     ///
     /// # Errors
-    /// If the node is given twice or has no name.
+    /// If the node is given twice or has no name, or has a patch and no uid.
     pub fn add(&mut self, node: &Node, plan: NodePlan, pods: Option<&NodePods>) -> Result<(), NotPlanned> {
         if node.name.is_empty() {
             return Err(NotPlanned::Nameless);
@@ -150,6 +153,9 @@ impl Preview {
         }
         let mut node_diff = NodeDiff::new(node, plan, &self.rules);
         self.filter.apply(&mut node_diff);
+        if self.detail.keep == Keep::Patches && node.uid.is_empty() && node_diff.patch.is_some() {
+            return Err(NotPlanned::WithoutUid(Arc::clone(&node.name)));
+        }
         self.summary.count(&node_diff);
         self.held.add(&node_diff, pods);
         let problems = node_diff.outcomes.iter().filter(|outcome| outcome.outcome.is_problem()).count();

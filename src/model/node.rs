@@ -117,6 +117,7 @@ impl ApiNode {
 impl<'de> Deserialize<'de> for ApiNode {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a Node")]
         struct Trimmed {
             kind: Option<Box<str>>,
             metadata: TrimmedMetadata,

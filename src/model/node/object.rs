@@ -89,6 +89,7 @@ struct TrimmedTaint {
 impl<'de> Deserialize<'de> for NodeObject {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a Node")]
         struct Trimmed {
             kind: Option<Box<str>>,
             metadata: TrimmedMetadata,

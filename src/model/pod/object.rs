@@ -52,7 +52,7 @@ struct Annotations {
 impl<'de> Deserialize<'de> for PodObject {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
-        #[serde(default)]
+        #[serde(default, expecting = "a Pod")]
         struct Trimmed {
             kind: Option<Box<str>>,
             metadata: Metadata,

@@ -20,6 +20,7 @@ pub struct ApiPod {
 impl<'de> Deserialize<'de> for ApiPod {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a Pod")]
         struct Trimmed {
             metadata: Metadata,
             #[serde(default)]

@@ -27,6 +27,7 @@ pub(crate) struct RuleObject {
 impl<'de> Deserialize<'de> for RuleObject {
     fn deserialize<D: Deserializer<'de>>(decoder: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
+        #[serde(expecting = "a NodeExtendedResource")]
         struct Trimmed {
             metadata: Metadata,
             #[serde(default)]
