@@ -414,7 +414,18 @@ fn mentions_rules(text: &str) -> bool {
 fn has_rules_beside(text: &str, origin: Origin) -> bool {
     let has_key = |key: &str| text.contains(&format!("{key}:")) || text.contains(&format!("\"{key}\""));
     let has_fields = || has_key("resourceName") && (has_key("quantity") || has_key("quantityFrom"));
-    text.contains(&*NodeExtendedResource::kind(&())) || origin == Origin::Named && has_fields()
+    has_kind(text) || origin == Origin::Named && has_fields()
+}
+
+/// Returns whether somewhere in a text the field `kind`, in any capitals, has the kind of rules.
+fn has_kind(text: &str) -> bool {
+    let kind = NodeExtendedResource::kind(&());
+    let values = text.match_indices(&*kind);
+    let mut before = values.filter_map(|(at, _)| {
+        let field = text.get(..at)?.trim_end_matches([' ', '\t', '"', '\'']).strip_suffix(':')?;
+        Some(field.trim_end_matches([' ', '\t', '"', '\'']))
+    });
+    before.any(|field| field.len() >= 4 && field.as_bytes()[field.len() - 4..].eq_ignore_ascii_case(b"kind"))
 }
 
 /// What a file may be meant as.

@@ -46,7 +46,8 @@ pub(crate) fn overlays(path: &Path, rules: &Inputs) -> Result<Vec<NodeOverlay>, 
     if let Some(twice) =
         overlays.iter().filter_map(|it| it["metadata"]["name"].as_str()).find(|name| !names.insert(*name))
     {
-        let why = format!("{KIND} {twice} is in it twice: name one folder, or skip the other with --exclude");
+        let fix = if path.is_dir() { "name one folder, or skip the other with --exclude" } else { "remove one" };
+        let why = format!("{KIND} {twice} is in it twice: {fix}");
         return Err(unreadable(&path.display().to_string(), &why));
     }
     let decoded = overlays.into_iter().map(|object| {
@@ -261,21 +262,46 @@ fn aws_tags(value: &Value, group: Option<&str>) -> Result<BTreeMap<String, Strin
     Ok(pairs)
 }
 
+/// A group that is looked for, by name if one is given.
+struct Wanted<'t> {
+    kind: &'static str,
+    name: Option<&'t str>,
+    has_case: bool,
+}
+
+impl Wanted<'_> {
+    fn is(&self, name: &Value) -> bool {
+        let Some(wanted) = self.name else { return true };
+        name.as_str().is_some_and(|name| name == wanted || !self.has_case && name.eq_ignore_ascii_case(wanted))
+    }
+
+    /// Returns what is given alone, if it is wanted. Tags or labels alone, without the part that has them, have no name.
+    fn alone<'v>(&self, value: &'v Value, part: &str) -> Result<&'v Value, String> {
+        let name = value.get(part).and_then(|_| value["name"].as_str());
+        match (name, self.name) {
+            (Some(name), Some(wanted)) if !self.is(&value["name"]) => {
+                Err(format!("there is no {} {wanted}: it is {name}", self.kind))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn among<'v>(&self, values: &'v [Value]) -> Result<&'v Value, String> {
+        only(values.iter().filter(|value| self.is(&value["name"])), self.kind, self.name)
+    }
+}
+
 /// Returns the scale set in what `az vmss show` or `list` prints.
 fn scale_set<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
-    let Some(sets) = value.as_array() else { return named(value, "tags", "scale set", group) };
-    // Azure's names have no case.
-    let is_group =
-        |set: &&Value, group: &str| set["name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(group));
-    only(sets.iter().filter(|set| group.is_none_or(|group| is_group(set, group))), "scale set", group)
+    let wanted = Wanted { kind: "scale set", name: group, has_case: false };
+    value.as_array().map_or_else(|| wanted.alone(value, "tags"), |sets| wanted.among(sets))
 }
 
 /// Returns the node pool in what `gcloud container node-pools describe` or `list`, or `clusters describe` prints.
 fn pool<'t>(value: &'t Value, group: Option<&str>) -> Result<&'t Value, String> {
-    let Some(pools) = value.get("nodePools").unwrap_or(value).as_array() else {
-        return named(value, "config", "node pool", group);
-    };
-    only(pools.iter().filter(|pool| group.is_none_or(|group| pool["name"] == group)), "node pool", group)
+    let wanted = Wanted { kind: "node pool", name: group, has_case: true };
+    let pools = value.get("nodePools").unwrap_or(value).as_array();
+    pools.map_or_else(|| wanted.alone(value, "config"), |pools| wanted.among(pools))
 }
 
 /// Returns the labels of a node pool, which may be given alone.
@@ -283,17 +309,6 @@ fn pool_labels(pool: &Value) -> Result<BTreeMap<String, String>, String> {
     match pool.get("config") {
         Some(config) => texts(config.get("labels").unwrap_or(&Value::Null)),
         None => texts(pool),
-    }
-}
-
-/// Returns an object that is given alone, if it is the one that is asked for. Its tags or labels alone have no name.
-fn named<'t>(value: &'t Value, part: &str, kind: &str, group: Option<&str>) -> Result<&'t Value, String> {
-    let name = value.get(part).and_then(|_| value["name"].as_str());
-    match (name, group) {
-        (Some(name), Some(group)) if !name.eq_ignore_ascii_case(group) => {
-            Err(format!("there is no {kind} {group}: it is {name}"))
-        }
-        _ => Ok(value),
     }
 }
 

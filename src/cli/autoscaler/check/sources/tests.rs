@@ -47,6 +47,13 @@ fn node_pool_is_found_by_its_name() {
     assert_eq!(pool(&pools, Some("b")).unwrap()["name"], "b");
     assert_eq!(pool(&pools, None).unwrap_err(), "there is more than one node pool: name one with --group");
     assert_eq!(pool(&pools, Some("c")).unwrap_err(), "there is no node pool c");
+    assert_eq!(pool(&pools, Some("B")).unwrap_err(), "there is no node pool B");
+    assert_eq!(pool(&pools[1], Some("B")).unwrap_err(), "there is no node pool B: it is b");
+    // Names in Azure have no case.
+    let sets = json!([{"name": "a", "tags": {}}, {"name": "b", "tags": {}}]);
+    assert_eq!(scale_set(&sets, Some("B")).unwrap()["name"], "b");
+    assert_eq!(scale_set(&sets[1], Some("B")).unwrap()["name"], "b");
+    assert_eq!(scale_set(&sets[1], Some("C")).unwrap_err(), "there is no scale set C: it is b");
     let labels = |value: Value| pool(&value, Some("a")).and_then(pool_labels);
     assert_eq!(labels(pools), Ok(pair("x", "1")));
     assert_eq!(labels(json!({"x": "1"})), Ok(pair("x", "1")));
