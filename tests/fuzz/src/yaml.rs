@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use harness::oracle::Oracle;
-use node_resource_advertiser::manifest::{self, Limits};
+use node_resource_advertiser::manifest::{self, Limits, ReadError};
 use serde_json::Value;
 
 thread_local! {
@@ -24,11 +24,15 @@ const INTENDED: [&str; 8] = [
     "before directive",
 ];
 
-/// Whether an error is intended, where kubectl reads an object. It also reads `{a: b:}` with a value `b:`.
-fn is_intended(reason: &str, text: &str) -> bool {
+/// Whether an error is intended, where kubectl reads an object. It also reads `{a: b:}` with a value `b:`, and a text after
+/// `|` or `>` that begins in the column of its dash.
+fn is_intended(error: &ReadError, text: &str) -> bool {
     let ends_with_colon = || [":,", ":}", ":]"].iter().any(|end| text.contains(end));
+    let is_block = || error.location.text().starts_with(['|', '>']);
+    let reason = &error.reason;
     INTENDED.iter().any(|intended| reason.contains(intended))
         || reason.contains("while parsing a flow mapping, did not find") && ends_with_colon()
+        || reason.contains("simple key expected ':'") && is_block()
 }
 
 /// An object means the same to kubectl, and what kubectl cannot read is an error.
@@ -73,7 +77,7 @@ fn difference(text: &str) -> Option<String> {
         ([Ok(document)], Some(theirs)) if document.value == *theirs => None,
         // A list is read as its items.
         (_, Some(theirs)) if theirs["items"].is_array() => None,
-        ([Err(error), ..], Some(_)) if is_intended(&error.reason, text) => None,
+        ([Err(error), ..], Some(_)) if is_intended(error, text) => None,
         ([Err(_), ..] | [], None) => None,
         (ours, theirs) => Some(format!("kubectl: {theirs:?}\n ours: {ours:?}")),
     }
