@@ -142,17 +142,8 @@ impl ClusterArgs {
         ];
         let given = flags.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
         let groups = as_group.iter().map(|group| ("as-group", group));
-        given.chain(groups).map(|(flag, value)| format!(" --{flag}={}", quoted(value))).collect()
+        given.chain(groups).map(|(flag, value)| format!(" --{flag}={}", hint::quoted(value))).collect()
     }
-}
-
-/// Quotes a word for a POSIX shell where it has anything but plain characters.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Selects the Lease of the controllers.

@@ -16,6 +16,7 @@ use crate::controller::server::ListenError;
 use crate::inspect::diff::cluster::ClusterError;
 use crate::inspect::diff::files::FileError;
 use crate::inspect::diff::filter::UnknownName;
+use crate::inspect::hint;
 use crate::model::count::plural;
 
 /// An error that ends a subcommand.
@@ -147,10 +148,7 @@ pub enum Error {
     #[error("no NodeExtendedResource found in the files given with -f")]
     NoRules,
     /// The cluster does not serve the kind.
-    #[error(
-        "the CustomResourceDefinition is not installed: \
-         `node-resource-advertiser crd | kubectl apply --server-side -f -`, or give rules with -f"
-    )]
+    #[error("the CustomResourceDefinition is not installed: {}, or give rules with -f", hint::install_crd())]
     NoCrd,
     /// Standard input can be read only once.
     #[error("standard input (-) can be given only once, for -f, --nodes or --pods")]

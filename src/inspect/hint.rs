@@ -20,7 +20,30 @@ pub(crate) fn set_cluster_flags(flags: String) {
 
 /// Returns a command of this program in backticks, which keep it in one line. It can be pasted into a shell.
 pub(crate) fn command(args: &str) -> String {
-    format!("`{} {args}{}`", program(), CLUSTER_FLAGS.get().map_or("", String::as_str))
+    of_cluster(&program(), args)
+}
+
+/// Returns a command of kubectl, which takes the same flags. Without them, it would act on the current context.
+pub(crate) fn kubectl(args: &str) -> String {
+    of_cluster("kubectl", args)
+}
+
+/// Returns the command that installs the CustomResourceDefinition.
+pub(crate) fn install_crd() -> String {
+    of_cluster(&program(), "crd | kubectl apply --server-side -f -")
+}
+
+fn of_cluster(program: &str, args: &str) -> String {
+    format!("`{program} {args}{}`", CLUSTER_FLAGS.get().map_or("", String::as_str))
+}
+
+/// Quotes a word for a POSIX shell where it has anything but plain characters.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Returns the command that shows which zeros it would remove, and that removes nothing else. The flags limit it to nodes.
@@ -33,9 +56,11 @@ pub(crate) fn repair_ledger(node: impl Display) -> String {
     command(&format!("prune --repair-ledger --node {node} --force --dry-run"))
 }
 
-/// Returns the command that shows which values of a rule it would withdraw. The flags limit it to nodes.
-pub(crate) fn withdraw_rule(rule: impl Display, node_flags: &str) -> String {
-    command(&format!("prune --rule {rule}{node_flags} --dry-run"))
+/// Returns the command that shows which values of a rule it would withdraw. The flags limit it to nodes. The annotation of
+/// a node, where the rule's name may come from, can be edited by others.
+pub(crate) fn withdraw_rule(rule: &str, node_flags: &str) -> String {
+    let separator = if rule.starts_with(['-', '=']) { '=' } else { ' ' };
+    command(&format!("prune --rule{separator}{}{node_flags} --dry-run", quoted(rule)))
 }
 
 /// Returns the flags that limit a command to these nodes; none where there are many, which a message does not name either.
@@ -57,6 +82,10 @@ mod tests {
             (remove_zeros(&node_flags(&few)), "prune --zeros --node a --node b --node c --dry-run"),
             (remove_zeros(&node_flags(&many)), "prune --zeros --dry-run"),
             (withdraw_rule("r", &node_flags(&few[..1])), "prune --rule r --node a --dry-run"),
+            (withdraw_rule("-r", ""), "prune --rule=-r --dry-run"),
+            (withdraw_rule("r --zeros #", " --node a"), "prune --rule 'r --zeros #' --node a --dry-run"),
+            (withdraw_rule("r';id;'", ""), r"prune --rule 'r'\'';id;'\''' --dry-run"),
+            (kubectl("describe ner a"), "describe ner a"),
             (repair_ledger("a"), "prune --repair-ledger --node a --force --dry-run"),
         ] {
             assert!(command.ends_with(&format!(" {expected}`")), "{command}");

@@ -52,7 +52,8 @@ pub fn node_with_a_slip<'t>(name: &str, nodes: impl IntoIterator<Item = &'t str>
         let (short, long) = if name.len() < node.len() { (name, node) } else { (node, name) };
         short.len() == host(long) && long.starts_with(short) && short != long
     };
-    nodes.into_iter().filter(|node| lacks_domain(node) || is_slip(name.as_bytes(), node.as_bytes())).min()
+    let alike = nodes.into_iter().filter(|node| lacks_domain(node) || is_slip(name.as_bytes(), node.as_bytes()));
+    alike.min_by_key(|node| (!lacks_domain(node), *node))
 }
 
 /// Returns whether a letter is too many or too few, or two are in the wrong order, in a word that is long enough:
@@ -67,7 +68,7 @@ fn is_slip(one: &[u8], other: &[u8]) -> bool {
         ([first, second, rest @ ..], [second_of_long, first_of_long, rest_of_long @ ..])
             if short.len() == long.len() =>
         {
-            second.is_ascii_alphabetic() && (first, second, rest) == (first_of_long, second_of_long, rest_of_long)
+            first.is_ascii_alphabetic() && (first, second, rest) == (first_of_long, second_of_long, rest_of_long)
         }
         (rest, [_, rest_of_long @ ..]) => rest == rest_of_long,
         _ => false,
@@ -123,6 +124,10 @@ mod tests {
             "ip-10-0-1-24.ec2.internal",
             "n1",
             "node-21",
+            "workera1",
+            "rack-west.example.com",
+            "rack-west.a.example.com",
+            "rack-wst",
         ];
         for (name, meant) in [
             ("edge-munch", Some("edge-munich")),
@@ -132,6 +137,8 @@ mod tests {
             ("edge-munichs", Some("edge-munich")),
             ("edge-munich.example.com", Some("edge-munich")),
             ("ip-10-0-1-24", Some("ip-10-0-1-24.ec2.internal")),
+            ("rack-west", Some("rack-west.a.example.com")),
+            ("worker1a", None),
             ("edge-berlin", None),
             ("edge-munich-2", None),
             ("worker-b", None),

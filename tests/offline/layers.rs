@@ -143,6 +143,23 @@ fn methods_of_the_controller_stand_with_their_types() {
     assert_eq!(strays.collect::<Vec<_>>(), []);
 }
 
+/// A command that is pasted acts on the cluster that a message is about, not on the current context.
+#[test]
+fn advised_commands_of_kubectl_name_the_cluster() {
+    let mut sources = sources("src", "lib");
+    assert!(sources.remove(&["inspect", "hint"].map(str::to_owned)[..]).is_some(), "hint.rs was not found");
+    // The controller has no flags of that kind.
+    sources.retain(|module, _| module.first().is_some_and(|layer| ["cli", "inspect"].contains(&layer.as_str())));
+    let is_bare = |line: &&str| {
+        let is_comment = line.trim_start().starts_with("//");
+        !is_comment && line.split('`').skip(1).step_by(2).any(|command| command.contains("kubectl "))
+    };
+    let bare = sources.iter().flat_map(|(module, text)| {
+        code(text).lines().filter(is_bare).map(|line| format!("{}: {}", module.join("::"), line.trim()))
+    });
+    assert_eq!(bare.collect::<Vec<_>>(), [""; 0], "use inspect::hint::kubectl");
+}
+
 #[test]
 fn form_check_finds_a_planted_long_function_and_a_stray_method() {
     let text = "pub(in crate::a) async fn f(\n    a: u8,\n) -> u8 {\n    a\n}\n\

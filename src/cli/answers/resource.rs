@@ -13,6 +13,7 @@ use crate::inspect::diff::rules::Rules;
 use crate::inspect::doctor::finding::ObjectName;
 use crate::inspect::doctor::guards;
 use crate::inspect::doctor::snapshot::Uncounted;
+use crate::inspect::hint;
 use crate::inspect::inventory::Inventory;
 use crate::inspect::inventory::share::Share;
 use crate::inspect::lists;
@@ -120,8 +121,11 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     let uses = inventory.uses();
     let Some(of_resource) = uses.get(name) else {
         if !name.contains('/') && closest_resource(name, uses.keys().copied()).is_none() {
-            let help = "an extended resource has a domain, such as example.com/dongle; for cpu, memory and other native \
-                        resources, see `kubectl describe node`";
+            let help = format!(
+                "an extended resource has a domain, such as example.com/dongle; for cpu, memory and other native \
+                 resources, see {}",
+                hint::kubectl("describe node")
+            );
             return Err(AnswerError::NotFound(format!("{name} is no extended resource: {help}")));
         }
         let close = closest_resource(name, uses.keys().copied());

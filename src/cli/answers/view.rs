@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cli::table::{Cell, Row};
 use crate::inspect::diff::order::NodeName;
+use crate::inspect::hint;
 use crate::inspect::inventory::Inventory;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::share::{Request, Share, Use, sum};
@@ -222,7 +223,8 @@ pub(super) fn explain_marks<'o>(owners: impl IntoIterator<Item = &'o Owners>) ->
     });
     let all: BTreeSet<_> = marked.map(|(name, why)| format!("! rule {name} is {why}")).collect();
     let more = all.len().saturating_sub(MARKS);
-    let more = (more > 0).then(|| format!("… and {} more: kubectl get ner", plural(more, "rule", "rules")));
+    let more =
+        (more > 0).then(|| format!("… and {} more: {}", plural(more, "rule", "rules"), hint::kubectl("get ner")));
     all.into_iter().take(MARKS).chain(more).collect()
 }
 

@@ -129,12 +129,19 @@ async fn answer(
 
 impl Found {
     fn outcome(&self) -> Outcome {
-        let (mut outcome, lacks_compute) = match self {
-            Self::One(why) => (Outcome::of([why.verdict]), why.lacks_compute()),
-            Self::Many(causes) => (Outcome::of(causes.verdicts()), causes.lack_compute),
-        };
-        outcome.fits &= !lacks_compute;
-        outcome
+        match self {
+            Self::One(why) => {
+                let mut outcome = Outcome::of([why.verdict]);
+                outcome.fits &= !why.lacks_compute();
+                outcome
+            }
+            Self::Many(causes) => {
+                let mut outcome = Outcome::of(causes.verdicts());
+                outcome.fits &= !causes.lack_compute;
+                outcome.is_unknown |= causes.lack_workloads;
+                outcome
+            }
+        }
     }
 }
 

@@ -42,6 +42,9 @@ pub(super) struct Causes {
     /// Whether for some pod, each node with enough extended resources has too little cpu or memory.
     #[serde(skip)]
     pub(super) lack_compute: bool,
+    /// Whether workloads may be missing whose pods cannot be created.
+    #[serde(skip)]
+    pub(super) lack_workloads: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,7 +121,9 @@ impl Causes {
             existing: workload.pods.existing,
         });
         let waiting_pods = group.pods.len();
-        Self { namespace: group.namespace.clone(), workload, waiting_pods, causes, awaits_controller, lack_compute }
+        let lack_workloads = group.gap.is_some();
+        let namespace = group.namespace.clone();
+        Self { namespace, workload, waiting_pods, causes, awaits_controller, lack_compute, lack_workloads }
     }
 
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
@@ -219,7 +224,8 @@ impl Cause {
         let Failing { namespace, name, failure } = failing;
         let is_quota = failure.contains("exceeded quota");
         let verdict = if is_quota && names_resource(failure) { Verdict::OverQuota } else { Verdict::NotCreated };
-        let fix = format!("delete pods that the quota counts, or raise it: `kubectl describe quota -n {namespace}`");
+        let describe = hint::kubectl(&format!("describe quota -n {namespace}"));
+        let fix = format!("delete pods that the quota counts, or raise it: {describe}");
         // Kubernetes puts the first before Events of which there are many, and the second before those of some kinds.
         let reason =
             failure.trim_start_matches("(combined from similar events): ").trim_start_matches("Error creating: ");

@@ -64,7 +64,7 @@ pub(super) enum Verdict {
 pub(super) struct Outcome {
     /// Whether extended resources keep some pod from running.
     is_short: bool,
-    is_unknown: bool,
+    pub(super) is_unknown: bool,
     /// Whether each pod has its node, or some node has enough for it.
     pub(super) fits: bool,
 }

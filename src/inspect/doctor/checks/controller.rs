@@ -9,6 +9,7 @@ use super::rules;
 use crate::election::holder::{self, Kind};
 use crate::inspect::doctor::finding::{Finding, NotRun, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{Account, RuleEntry, Snapshot, known};
+use crate::inspect::hint;
 use crate::model::api::{DeletionPolicy, FIELD_MANAGER, ShrinkPolicy};
 use crate::model::count::{NAMED, few};
 use crate::model::ledger::Ledger;
@@ -31,8 +32,12 @@ fn live(snapshot: &Snapshot) -> Result<Vec<&Lease>, NotRun> {
     Ok(known(&snapshot.leases)?.iter().filter(is_live).collect())
 }
 
-/// Returns whether a controller leads, if that can be seen.
+/// Returns whether a controller leads, if that can be seen. One namespace without a Lease is probably not the
+/// controller's.
 pub(super) fn leads(snapshot: &Snapshot) -> Option<bool> {
+    if snapshot.namespace.is_some() && snapshot.leases.as_ref().is_ok_and(Vec::is_empty) {
+        return None;
+    }
     Some(live(snapshot).ok()?.into_iter().any(|lease| kind(lease) == Some(Kind::Controller)))
 }
 
@@ -42,7 +47,8 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
     let leases = known(&snapshot.leases)?;
     let live = live(snapshot)?;
     let led: Vec<_> = live.iter().filter(|lease| kind(lease) == Some(Kind::Controller)).collect();
-    let start = "start the controller: `kubectl get deployments -A -l app.kubernetes.io/name=node-resource-advertiser`";
+    let deployments = hint::kubectl("get deployments -A -l app.kubernetes.io/name=node-resource-advertiser");
+    let start = format!("start the controller: {deployments}");
     if led.len() > 1 {
         let leases = led.iter().map(|lease| object(lease)).collect();
         let problem = "controllers of several Leases lead at once, and undo each other's changes".to_owned();
@@ -70,7 +76,7 @@ pub(super) fn leader(snapshot: &Snapshot) -> Outcome {
             }
             _ => format!("it has no holder, so no controller leads: {CONSEQUENCE}"),
         };
-        Finding::error(vec![object(lease)], problem, start)
+        Finding::error(vec![object(lease)], problem, &*start)
     });
     Ok(findings.collect())
 }
@@ -83,7 +89,8 @@ fn held(lease: &Lease, snapshot: &Snapshot) -> Result<Finding, NotRun> {
     if kind(lease) == Some(Kind::Prune) {
         return Ok(Finding::warning(vec![object(lease)], problem, "wait until it ends"));
     }
-    let fix = format!("wait until it expires, or delete the Lease: `kubectl delete lease {}`", flags(lease));
+    let delete = hint::kubectl(&format!("delete lease {}", flags(lease)));
+    let fix = format!("wait until it expires, or delete the Lease: {delete}");
     let unseen: Vec<_> =
         snapshot.rules()?.iter().filter(|rule| rules::is_unseen(rule)).map(|rule| &*rule.name).collect();
     if unseen.is_empty() {
@@ -106,10 +113,15 @@ fn without_lease(snapshot: &Snapshot) -> Finding {
     }
     let problem = format!("no Lease of a controller exists: {CONSEQUENCE}");
     let fix = match snapshot.deployments.as_deref().unwrap_or_default() {
-        [] => "install the controller: `helm install`, or `kubectl apply -f install.yaml` of the release".to_owned(),
+        [] => format!("install the controller {}", by_release()),
         [deployment, ..] => describe(&ObjectName::of("Deployment", &deployment.metadata)),
     };
     Finding::error(missing, problem, fix)
+}
+
+/// Returns how to install what a release has.
+pub(super) fn by_release() -> String {
+    format!("with Helm, or {} of the release", hint::kubectl("apply -f install.yaml"))
 }
 
 /// Returns how to see why a Deployment does not run.
@@ -119,7 +131,7 @@ fn describe(object: &ObjectName) -> String {
 
 fn command(object: &ObjectName, verb: &str, flags: &str) -> String {
     let namespace = object.namespace.as_deref().unwrap_or_default();
-    format!("`kubectl -n {namespace} {verb} deployment/{}{flags}`", object.name)
+    hint::kubectl(&format!("-n {namespace} {verb} deployment/{}{flags}", object.name))
 }
 
 fn flags(lease: &Lease) -> String {

@@ -6,11 +6,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 
+use super::controller::by_release;
 use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{Snapshot, known};
+use crate::inspect::hint;
 use crate::model::api::{self, VERSION};
 
-const FIX: &str = "`node-resource-advertiser crd | kubectl apply --server-side -f -`, or `helm upgrade`";
+fn fix() -> String {
+    format!("{}, or upgrade with Helm", hint::install_crd())
+}
 
 /// Finds that the CRD is missing, is not served, or has other fields than this program.
 pub(super) fn check(snapshot: &Snapshot) -> Outcome {
@@ -18,18 +22,18 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let object = || vec![ObjectName::new("CustomResourceDefinition", own.metadata.name.clone().unwrap_or_default())];
     let missing = || {
         let problem = "it is not installed, so there are no rules".to_owned();
-        vec![Finding::error(
-            object(),
-            problem,
-            "install node-resource-advertiser: `helm install`, or `kubectl apply -f install.yaml` of the release",
-        )]
+        vec![Finding::error(object(), problem, format!("install node-resource-advertiser {}", by_release()))]
     };
     // Who may not read the CRD sees that the kind is not served.
     if let Ok(None) = snapshot.rules {
         return Ok(match &snapshot.crd {
             Ok(Some(_)) => {
                 let problem = "the API server does not serve the kind yet, or rejects its names".to_owned();
-                vec![Finding::error(object(), problem, "see its conditions: `kubectl describe crd`")]
+                vec![Finding::error(
+                    object(),
+                    problem,
+                    format!("see its conditions: {}", hint::kubectl("describe crd")),
+                )]
             }
             _ => missing(),
         });
@@ -37,7 +41,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let Some(crd) = known(&snapshot.crd)? else { return Ok(missing()) };
     let Some(served) = version(crd).filter(|version| version.served) else {
         let problem = format!("it does not serve the version {VERSION}");
-        return Ok(vec![Finding::error(object(), problem, FIX)]);
+        return Ok(vec![Finding::error(object(), problem, fix())]);
     };
     let (theirs, ours) = (fields(served), version(&own).map(fields).unwrap_or_default());
     let list = |fields: Vec<&String>| fields.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -45,7 +49,7 @@ pub(super) fn check(snapshot: &Snapshot) -> Outcome {
     let lacks: Vec<_> = ours.difference(&theirs).collect();
     if !lacks.is_empty() {
         let problem = format!("it is older than this program, and drops these fields: {}", list(lacks));
-        findings.push(Finding::error(object(), problem, FIX));
+        findings.push(Finding::error(object(), problem, fix()));
     }
     let more: Vec<_> = theirs.difference(&ours).collect();
     if !more.is_empty() {

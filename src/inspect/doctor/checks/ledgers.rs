@@ -10,7 +10,8 @@ use crate::model::quantity::Quantity;
 
 /// Finds ledgers that cannot be read, entries of rules that are gone, and listed values that are not there.
 pub(super) fn entries(snapshot: &Snapshot) -> Outcome {
-    let names: BTreeSet<_> = snapshot.rules()?.iter().map(|rule| &*rule.name).collect();
+    let deleting = known(&snapshot.rules)?.iter().flat_map(|rules| rules.deleting.keys().map(String::as_str));
+    let names: BTreeSet<_> = snapshot.rules()?.iter().map(|rule| &*rule.name).chain(deleting).collect();
     let mut findings = Vec::new();
     let mut gone = BTreeMap::<&str, Vec<ObjectName>>::new();
     let mut missing = BTreeMap::<&str, Vec<ObjectName>>::new();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{Snapshot, known};
+use crate::inspect::hint;
 use crate::inspect::overlays::Overlays;
 use crate::inspect::overlays::compare::fields;
 use crate::inspect::overlays::label_keys::TemplateLabels;
@@ -50,7 +51,7 @@ fn left_over(overlay: &NodeOverlay, has_rule: bool) -> Finding {
     };
     let problem =
         format!("{why}: Karpenter creates nodes for it that never become initialized, and never removes them");
-    Finding::error(vec![ObjectName::new(KIND, name)], problem, format!("`kubectl delete nodeoverlay {name}`"))
+    Finding::error(vec![ObjectName::new(KIND, name)], problem, hint::kubectl(&format!("delete nodeoverlay {name}")))
 }
 
 fn differing(expected: &NodeOverlay, found: &NodeOverlay) -> Option<Finding> {

@@ -4,9 +4,13 @@ use std::collections::HashSet;
 
 use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome, Severity};
 use crate::inspect::doctor::snapshot::{RuleEntry, Snapshot, known};
+use crate::inspect::hint;
 use crate::model::api::Reason;
 use crate::model::count::{NAMED, few, plural};
 use crate::model::spelling::node_with_a_slip;
+
+/// A merge patch that removes all finalizers.
+const FINALIZERS: &str = r#"{"metadata":{"finalizers":null}}"#;
 
 fn object(rule: &RuleEntry) -> ObjectName {
     ObjectName::new("NodeExtendedResource", &*rule.name)
@@ -17,10 +21,8 @@ pub(super) fn status(snapshot: &Snapshot) -> Outcome {
     let rules = snapshot.installed()?;
     let deleting = rules.deleting.iter().map(|(name, waits_for)| {
         let problem = format!("it is being deleted and declares nothing: it waits for {waits_for}");
-        let fix = format!(
-            "let the program whose finalizer it is finish, or remove it: `kubectl patch ner {name} --type=merge -p \
-             '{{\"metadata\":{{\"finalizers\":null}}}}'`"
-        );
+        let patch = hint::kubectl(&format!("patch ner {name} --type=merge -p '{FINALIZERS}'"));
+        let fix = format!("let the program whose finalizer it is finish, or remove all finalizers: {patch}");
         Finding::warning(vec![ObjectName::new("NodeExtendedResource", name)], problem, fix)
     });
     let mut findings: Vec<_> = rules.all.iter().flat_map(of_rule).chain(deleting).collect();
@@ -47,9 +49,9 @@ fn misspelled(entry: &RuleEntry, nodes: &HashSet<&str>) -> Option<Finding> {
         Some(format!("{name} (is it {node}?)"))
     });
     let meant: Vec<_> = meant.collect();
-    let nodes = plural(meant.len(), "node that does not exist", "nodes that do not exist");
-    let problem = format!("its nodeNames list {nodes}: {}", few(&meant, NAMED, ", "));
-    (!meant.is_empty()).then(|| Finding::warning(vec![object(entry)], problem, "if they are misspelled, correct them"))
+    let names = plural(meant.len(), "name that is probably misspelled", "names that are probably misspelled");
+    let problem = format!("its nodeNames have {names}: {}", few(&meant, NAMED, ", "));
+    (!meant.is_empty()).then(|| Finding::warning(vec![object(entry)], problem, "correct what is misspelled"))
 }
 
 /// Returns whether no controller has seen a rule as it is.
@@ -81,7 +83,7 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
 
 /// Returns what to do about a condition. Its message names the first nodes only.
 fn fix(reason: &str, rule: &str) -> String {
-    let describe = format!("see `kubectl describe ner {rule}`");
+    let describe = format!("see {}", hint::kubectl(&format!("describe ner {rule}")));
     match Reason::ALL.into_iter().find(|other| other.as_str() == reason).and_then(advice) {
         Some(advice) => format!("{advice}; {describe}"),
         None => describe,
@@ -90,7 +92,7 @@ fn fix(reason: &str, rule: &str) -> String {
 
 fn advice(reason: Reason) -> Option<&'static str> {
     Some(match reason {
-        Reason::NoNodesSelected => "compare what it selects with `kubectl get nodes --show-labels`",
+        Reason::NoNodesSelected => "compare what it selects with the labels of nodes",
         Reason::Overridden => "give it a higher priority if it is to decide, or leave it as it is",
         Reason::EqualPriority => "give the rule that is to decide a higher priority",
         Reason::PatchFailed => "see what rejects the patches",

@@ -90,6 +90,28 @@ fn rule_that_is_not_as_declared_is_found() {
 }
 
 #[test]
+fn namespace_without_a_lease_says_nothing_of_a_leader_elsewhere() {
+    let mut cluster = healthy();
+    (cluster.namespace, cluster.leases) = (Some("other".to_owned()), Ok(Vec::new()));
+    cluster.nodes = Ok(vec![node("node-1", &json!({}), None, "kubelet")]);
+    let problems: String = found(&cluster).into_iter().map(|(.., problem)| problem).collect();
+    assert!(problems.contains("whether a controller leads is unknown"), "{problems}");
+    assert!(problems.contains("others were not looked at") && !problems.contains("no controller leads"), "{problems}");
+}
+
+#[test]
+fn rule_that_is_being_deleted_is_not_one_that_does_not_exist() {
+    let mut cluster = healthy();
+    let rules = cluster.rules.as_mut().unwrap().as_mut().unwrap();
+    *rules = Rules::new(Vec::new());
+    let is_gone = |cluster: &Snapshot| found(cluster).iter().any(|(.., problem)| problem.contains("does not exist"));
+    assert!(is_gone(&cluster));
+    let rules = cluster.rules.as_mut().unwrap().as_mut().unwrap();
+    rules.deleting.insert("dongle".to_owned(), "the finalizer a.example/b".to_owned());
+    assert!(!is_gone(&cluster));
+}
+
+#[test]
 fn request_that_nothing_meets_is_found() {
     let misspelled = "Pod default/a, default/b and 1 more: requests example.com/dongel, which no node has";
     assert_found("undeclared-request", Error, misspelled, |cluster| {
@@ -259,16 +281,17 @@ fn name_without_a_node_among_others_is_found() {
         rule.selection = Selection::new(None, Some(&names), None).unwrap();
         Ok(Some(Rules::new(vec![entry])))
     };
-    let text = "NodeExtendedResource dongle: its nodeNames list 1 node that does not exist: workr-2 (is it worker-2?); \
-                if they are misspelled, correct them";
+    let text = "NodeExtendedResource dongle: its nodeNames have 1 name that is probably misspelled: workr-2 (is it \
+                worker-2?); correct what is misspelled";
     assert_found("rule-status", Warning, text, |cluster| {
         cluster.nodes.as_mut().unwrap().push(node("worker-2", &json!({}), None, "kubelet"));
         cluster.rules = naming(&["workr-2", "node-7", "gone", "node-1"]);
         cluster.overlays = Ok(None);
     });
     // Nodes that come and go, and one that is listed anyway.
-    for names in [&["node-1"][..], &["node-1", "node-2", "other"], &["node-1", "nodee-1"]] {
+    for names in [&["node-1"][..], &["node-1", "node-2", "other"], &["worker-2", "workerr-2"]] {
         let mut present = healthy();
+        present.nodes.as_mut().unwrap().push(listed("worker-2", "4", api::FIELD_MANAGER));
         (present.rules, present.overlays) = (naming(names), Ok(None));
         assert_eq!(found(&present), [], "{names:?}");
     }

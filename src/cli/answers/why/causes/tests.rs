@@ -1,7 +1,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
+use super::super::Found;
 use super::*;
+use crate::cli::end;
 use crate::inspect::inventory::tests::{DONGLE, inventory, node, pod, rule};
 use crate::inspect::inventory::workloads::{Pods, Workload};
 use crate::inspect::inventory::{Inventory, read};
@@ -151,6 +153,15 @@ fn pods_that_a_quota_keeps_from_being_created_are_a_cause() {
         assert!(text.starts_with(start), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words.contains("kubectl describe quota -n default"), failure.contains("quota"), "{text}");
+    }
+}
+
+#[test]
+fn answer_that_may_lack_workloads_is_incomplete() {
+    let lacking = Group { gap: Some("events cannot be listed".to_owned()), ..group(&[]) };
+    for (group, verdict) in [(group(&[]), end::Verdict::Fine), (lacking, end::Verdict::Incomplete)] {
+        let found = Found::Many(causes(&inventory(&[], &[], vec![]), &group));
+        assert_eq!(found.outcome().verdict(), verdict);
     }
 }
 
