@@ -82,8 +82,8 @@ impl Watches {
         now: Now,
     ) -> Result<Event<T>, Failed> {
         let event = event.map_err(|error| self.failed(watched, &error, now))?;
-        // A new list may fail like the previous one.
-        if !matches!(event, Event::Init) {
+        // A new list may fail like the previous one, and behind its first page.
+        if matches!(event, Event::Apply(_) | Event::Delete(_) | Event::InitDone) {
             let state = self.state(watched);
             (state.broken, state.began) = (None, None);
         }

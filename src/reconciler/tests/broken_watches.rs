@@ -77,6 +77,27 @@ fn watch_that_begins_and_fails_at_once_stays_broken() {
     assert!(world.is_reported("nodes") && world.readiness().nodes.is_some());
 }
 
+/// A proxy rejects the long addresses of all pages but the first.
+#[test]
+fn watch_whose_list_fails_behind_its_first_page_stays_broken() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let since = world.now.wall.as_second();
+    let node = world.nodes["node-0"].clone();
+    for _ in 0..10 {
+        world.fail_watch(forbidden());
+        world.advance(MINUTE / 2);
+        world.observe(Observation::Node(Ok(Event::Init)));
+        world.observe(Observation::Node(Ok(Event::InitApply(object(node.clone())))));
+        world.advance(MINUTE / 2);
+    }
+    assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"nodes\"}} {since}")));
+    assert!(world.readiness().nodes.is_some());
+    world.observe(Observation::Node(Ok(Event::InitDone)));
+    world.run();
+    assert!(!world.is_reported("nodes") && world.readiness().nodes.is_none());
+}
+
 #[test]
 fn process_stays_ready_while_the_api_server_is_unreachable() {
     let mut world = World::leading(1, &[("dongle", 4)]);
