@@ -85,11 +85,11 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if the response is not 200.
     pub fn watch(&self, path: &str) -> Result<impl Iterator<Item = Value> + Send + use<>> {
-        let (code, body) = http::open(self.proxy.address, "GET", path)?;
-        if code != 200 {
-            bail!("GET {path}: {code}");
+        let response = http::open(self.proxy.address, "GET", path)?;
+        if response.code != 200 {
+            bail!("GET {path}: {}", response.code);
         }
-        let lines = body.lines().map_while(Result::ok);
+        let lines = response.stream.lines().map_while(Result::ok);
         Ok(lines.map_while(|line| serde_json::from_str(&line).ok()))
     }
 
