@@ -15,9 +15,9 @@ use tokio::time::Instant;
 /// The maximum number of rules that are known to be gone.
 const MAX_GONE: usize = 10_000;
 
-/// How many missing rules that only one node names are counted of this node: a kubelet can write its node's ledger, and
-/// must not delay the withdrawals of other nodes.
-const COUNTED_OF_A_NODE: usize = 3;
+/// How many missing rules that only one node names count elsewhere: a kubelet can write its node's ledger, and must not
+/// delay the withdrawals of other nodes.
+const COUNTED_ELSEWHERE: usize = 3;
 
 /// The rules that ledgers name.
 #[derive(Clone, Debug, Default)]
@@ -48,20 +48,22 @@ impl NamedRules {
         self.rules.contains_key(rule)
     }
 
-    /// Returns whether these missing rules are most of all. Where there is only one node, it counts with all its rules.
-    fn are_most(&self, missing: &BTreeSet<Arc<str>>) -> bool {
+    /// Returns those of the missing rules that are held: each is, if most rules are missing. Of the node that alone names the
+    /// most missing rules, three count elsewhere. Its own are held all the same: that delays nobody else.
+    fn held<'m>(&self, missing: &'m BTreeSet<Arc<str>>, existing: usize) -> impl Iterator<Item = &'m Arc<str>> {
+        let only = |rule: &Arc<str>| self.rules.get(rule).copied().flatten();
         let mut of_nodes = HashMap::<usize, usize>::new();
-        let counted = missing.iter().filter(|rule| match self.rules.get(*rule).copied().flatten() {
-            Some(node) if self.nodes > 1 => {
-                let counted = of_nodes.entry(node).or_default();
-                *counted += 1;
-                *counted <= COUNTED_OF_A_NODE
-            }
-            _ => true,
-        });
-        let counted = counted.count();
-        let others = self.len() - missing.len();
-        counted > others
+        missing.iter().filter_map(only).for_each(|node| *of_nodes.entry(node).or_default() += 1);
+        let most = of_nodes.iter().max_by_key(|(node, count)| (**count, **node)).map(|(node, _)| *node);
+        let doubtful = |node: Option<usize>| {
+            let others = of_nodes.iter().filter(|(other, _)| node != Some(**other));
+            others.map(|(_, count)| count.saturating_sub(COUNTED_ELSEWHERE)).max().unwrap_or_default()
+        };
+        let [on_that_node, elsewhere] = [most, None].map(|node| missing.len() > existing + doubtful(node));
+        missing.iter().filter(move |rule| match only(rule) {
+            Some(node) if Some(node) == most => on_that_node,
+            _ => elsewhere,
+        })
     }
 }
 
@@ -99,9 +101,13 @@ impl Hold {
         self.gone.retain(|name| in_ledgers.contains(name) && !exists(name));
         let missing = in_ledgers.rules.keys().filter(|name| !exists(name) && !self.gone.contains(*name));
         let missing: BTreeSet<_> = missing.cloned().collect();
-        let holds = in_ledgers.are_most(&missing) && !delay.is_zero();
         // Held rules stay held when others are back: the rest may follow.
-        let rules = if holds { missing } else { &missing & &self.rules };
+        let mut rules = &missing & &self.rules;
+        if !delay.is_zero() {
+            // Those that are gone are neither: a kubelet may name them for ever.
+            let existing = in_ledgers.rules.keys().filter(|name| exists(name)).count();
+            rules.extend(in_ledgers.held(&missing, existing).cloned());
+        }
         let is_later = |rule: &Arc<str>| !self.rules.contains(rule) || self.later.contains(rule);
         let later = rules.iter().filter(|rule| self.end.is_some() && is_later(rule));
         self.later = later.cloned().collect();
@@ -221,17 +227,44 @@ mod tests {
             ledgers.iter().for_each(|ledger| named.add(ledger.iter().copied(), 1));
             let mut hold = Hold::default();
             hold.evaluate(&named, |name| existing.contains(&name), DELAY, now);
-            hold.len()
+            hold.names().filter(|name| !name.starts_with("invented")).count()
         };
         let honest = ["a", "b", "c", "d", "gone"];
         let existing = &honest[..4];
         assert_eq!(held(&[invented().collect(), honest.to_vec(), honest.to_vec()], existing), 0);
         assert_eq!(held(&[invented().collect(), honest.to_vec()], existing), 0);
+        assert_eq!(held(&[invented().collect(), honest.to_vec(), vec!["own"]], &honest), 0);
         // The CRD was recreated: on one node, on two with rules of their own, and on many.
         assert_eq!(held(&[honest.to_vec()], &[]), 5);
         assert_eq!(held(&[honest.to_vec()], &["a", "b"]), 3);
         assert_eq!(held(&[vec!["a", "b", "c", "d"], vec!["e", "f"]], &[]), 6);
         assert_eq!(held(&[vec!["a"], vec!["b"], vec!["c"]], &["c"]), 2);
+        // Or the rules come back one after another, those that all nodes share first.
+        let own = |node: &str| (0..12).map(|number| format!("{node}-{number}")).collect::<Vec<_>>();
+        let own = ["x", "y", "z"].map(own);
+        let ledgers = own.each_ref().map(|own| own.iter().map(String::as_str).chain(honest).collect::<Vec<_>>());
+        assert_eq!(held(&[ledgers[0].clone(), honest.to_vec()], &honest), 12);
+        assert_eq!(held(&ledgers, &honest), 36);
+        assert_eq!(held(&ledgers, existing), 37);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rules_that_one_node_has_invented_before_hide_no_loss() {
+        let now = Instant::now();
+        let invented: Vec<_> = (0..400).map(|number| format!("invented-{number}")).collect();
+        let mut named = NamedRules::default();
+        named.add(invented.iter().map(String::as_str), 1);
+        named.add(["a", "b", "c"], 2);
+        let mut hold = Hold::default();
+        let exists = |name: &str| !name.starts_with("invented");
+        hold.evaluate(&named, exists, DELAY, now);
+        assert_eq!(hold.len(), 400);
+        assert!(hold.take_due_list(now + DELAY));
+        hold.evaluate(&named, exists, DELAY, now + DELAY);
+        assert_eq!(hold.listed(DELAY, now + DELAY).len(), 400);
+        // The kubelet writes them again, and the CRD is recreated.
+        hold.evaluate(&named, |_| false, DELAY, now + DELAY * 2);
+        assert_eq!(hold.names().map(|name| &**name).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 
     #[tokio::test(start_paused = true)]
