@@ -1,6 +1,8 @@
 //! The watches of rules and of nodes, which take turns, so that rules that come and go do not delay repairs; and those of
 //! what a cluster may not serve.
 
+use std::iter;
+
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, Stream, StreamExt as _, future};
 use kube::api::{ApiResource, GroupVersionKind};
@@ -61,8 +63,9 @@ impl ObjectWatches {
     /// Returns what happens next. No watch ends.
     pub(super) async fn next(&mut self) -> Vec<Observation> {
         let Self { rule_events, node_events, begins, rules_first, .. } = self;
-        let rules = rule_events.next().map(|events| events.into_iter().flatten().map(Observation::Rule).collect());
-        let nodes = node_events.next().map(|event| event.into_iter().map(Observation::Node).collect());
+        let rules =
+            rule_events.next().map(|events| events.into_iter().flatten().map(Observation::Rule).collect::<Vec<_>>());
+        let nodes = node_events.next().map(|event| event.into_iter().map(Observation::Node).collect::<Vec<_>>());
         let mut turns = [rules.boxed(), nodes.boxed()];
         if !*rules_first {
             turns.reverse();
@@ -72,7 +75,9 @@ impl ObjectWatches {
             Some(watched) = begins.next() => vec![Observation::WatchBegan(watched)],
             (observations, ..) = future::select_all(turns) => {
                 *rules_first = !*rules_first;
-                observations
+                // A watch that has begun in between may have ended in between too.
+                let begun = iter::from_fn(|| begins.next().now_or_never().flatten());
+                begun.map(Observation::WatchBegan).chain(observations).collect()
             }
         }
     }
@@ -115,4 +120,50 @@ pub(super) fn policies(
         policies.map(|event| (protection::Kind::Policy, event)),
         bindings.map(|event| (protection::Kind::Binding, event)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::timeout;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::cluster::client;
+
+    const LIST: &str = r#"{"metadata": {"resourceVersion": "1"}, "items": []}"#;
+
+    /// Otherwise, the pause after the failure would count as time in which the watch worked.
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_ends_at_once_begins_before_it_fails() {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let is_watch = request.uri().to_string().contains("watch=true");
+            let body = if is_watch { Body::empty() } else { Body::from(LIST.as_bytes().to_vec()) };
+            Response::builder().header("content-type", "application/json").body(body).map_err(BoxError::from)
+        });
+        let mut watches = ObjectWatches::new(&client::over(service), 7);
+        let (mut begun, mut failed) = ([0; 2], [0; 2]);
+        let all = async {
+            loop {
+                for observation in watches.next().await {
+                    let watched = match &observation {
+                        Observation::WatchBegan(watched) => {
+                            begun[*watched as usize] += 1;
+                            continue;
+                        }
+                        Observation::Node(Err(_)) => Watched::Nodes,
+                        Observation::Rule(Err(_)) => Watched::Rules,
+                        _ => continue,
+                    };
+                    failed[watched as usize] += 1;
+                    assert_eq!(begun, failed, "{observation:?}");
+                }
+            }
+        };
+        assert!(timeout(Duration::from_secs(120), all).await.is_err());
+        assert!(failed.iter().all(|failed| *failed > 10), "{failed:?}");
+    }
 }

@@ -34,6 +34,8 @@ pub(super) struct Report {
     shown_forbidden: Option<Arc<str>>,
     /// Whether all objects that a watch shows are listed.
     is_listed: [bool; 2],
+    /// Why the watch of each does not count as ready.
+    unready: [Option<String>; 2],
     /// Why the watch of pods was broken, as of the last report.
     pods_broken: Option<Arc<str>>,
     happenings: Vec<Happening>,
@@ -56,6 +58,7 @@ impl Report {
             forbidden: None,
             shown_forbidden: None,
             is_listed: [false; 2],
+            unready: [None, None],
             pods_broken: None,
             happenings: Vec::new(),
         };
@@ -246,14 +249,17 @@ impl Report {
         self.happenings.push(Happening::Broken { resource: watched.name(), since: report.broken_since });
         // Before the first list, the reason is that there is none.
         if self.is_listed[watched as usize] {
-            self.happenings.push(Happening::NotReady { watched, why: report.unready });
+            self.happenings.push(Happening::NotReady { watched, why: report.unready.clone() });
         }
+        self.unready[watched as usize] = report.unready;
     }
 
     /// Reports that all objects of a kind are listed.
     pub(super) fn listed(&mut self, watched: Watched, number: usize) {
         self.is_listed[watched as usize] = true;
-        self.note([Happening::Listed { watched, number }, Happening::NotReady { watched, why: None }]);
+        // The watch may be rejected all the same.
+        let why = self.unready[watched as usize].clone();
+        self.note([Happening::Listed { watched, number }, Happening::NotReady { watched, why }]);
     }
 
     /// Reports how much memory the rules take of what they may.

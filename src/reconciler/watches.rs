@@ -10,7 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::effect::{Now, Watched};
-use crate::response::error::{STABLE, describe_watch, is_expired, is_missing, is_outage};
+use crate::response::error::{STABLE, describe_watch, is_expired, is_failing, is_missing, is_outage};
 
 /// How long a watch may be broken until the process counts as not ready.
 const UNREADY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -40,17 +40,28 @@ struct State {
 #[derive(Clone, Debug)]
 struct Broken {
     since: Now,
+    /// When a part of a list came last, since the failure.
+    listed: Instant,
     message: String,
     cause: Cause,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The API server is unreachable, overloaded or fails, for every client.
-    Outage,
+    /// The API server is unreachable, perhaps from here only.
+    Unreachable,
+    /// The API server is overloaded or fails, probably for every client.
+    Failing,
     /// The API server does not serve the resource, for any client.
     Missing,
     Other,
+}
+
+impl Cause {
+    /// Returns whether no replica is better, as far as this one can see.
+    fn is_outage(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Failing)
+    }
 }
 
 /// What is reported of a watch.
@@ -82,10 +93,14 @@ impl Watches {
         now: Now,
     ) -> Result<Event<T>, Failed> {
         let event = event.map_err(|error| self.failed(watched, &error, now))?;
-        // A new list may fail like the previous one, and behind its first page.
-        if matches!(event, Event::Apply(_) | Event::Delete(_) | Event::InitDone) {
-            let state = self.state(watched);
-            (state.broken, state.began) = (None, None);
+        let state = self.state(watched);
+        match &event {
+            Event::Apply(_) | Event::Delete(_) => (state.broken, state.began) = (None, None),
+            // A list may fail like the previous one, behind its first page, and the watch that follows may be rejected.
+            Event::Init => state.began = None,
+            Event::InitApply(_) | Event::InitDone => {
+                state.broken.iter_mut().for_each(|broken| broken.listed = now.instant);
+            }
         }
         Ok(event)
     }
@@ -94,13 +109,15 @@ impl Watches {
     fn failed(&mut self, watched: Watched, error: &watcher::Error, now: Now) -> Failed {
         let state = self.state(watched);
         if is_expired(error) {
+            state.began = None;
             return Failed { is_first: state.broken.is_none(), is_new: false, message: None };
         }
         let message = format!("{}: {}", watched.name(), describe_watch(error, watched.remedy()));
         state.conclude(now.instant);
         state.began = None;
         let cause = match error {
-            error if is_outage(error) => Cause::Outage,
+            error if is_failing(error) => Cause::Failing,
+            error if is_outage(error) => Cause::Unreachable,
             error if is_missing(error) => Cause::Missing,
             _ => Cause::Other,
         };
@@ -110,8 +127,8 @@ impl Watches {
             is_new: before.as_ref().is_none_or(|before| before.message != message),
             message: Some(message.clone()),
         };
-        let since = before.map_or(now, |before| before.since);
-        state.broken = Some(Broken { since, message, cause });
+        let (since, listed) = before.map_or((now, now.instant), |before| (before.since, before.listed));
+        state.broken = Some(Broken { since, listed, message, cause });
         failed
     }
 
@@ -149,10 +166,16 @@ impl Watches {
     fn next_yield(&self, led_since: Instant, patience: Duration) -> Option<(Instant, Watched)> {
         let broken = Watched::ALL.into_iter().filter_map(|watched| {
             let broken = self.states[watched as usize].broken.as_ref()?;
-            (broken.cause != Cause::Missing).then_some((broken.since.instant, watched))
+            let patience = match broken.cause {
+                Cause::Missing => return None,
+                // Every replica meets an overload, and not the failure of one API server of several.
+                Cause::Failing => patience.max(UNREADY_AFTER),
+                Cause::Unreachable | Cause::Other => patience,
+            };
+            // No replica lists faster than one that lists already.
+            Some((broken.listed.max(led_since) + patience, watched))
         });
-        let (since, watched) = broken.min_by_key(|(since, _)| *since)?;
-        let at = since.max(led_since) + patience;
+        let (at, watched) = broken.min_by_key(|(at, _)| *at)?;
         Some((self.yields_not_before.map_or(at, |not_before| at.max(not_before)), watched))
     }
 
@@ -177,15 +200,15 @@ impl State {
     }
 
     fn report(&self, now: Instant) -> Report {
-        let Some(Broken { since, message, cause }) = &self.broken else { return Report::default() };
+        let Some(Broken { since, message, cause, .. }) = &self.broken else { return Report::default() };
         // Without an API server, no replica is better, and the controller continues where it was.
-        let is_unready = *cause != Cause::Outage && since.instant + UNREADY_AFTER <= now;
+        let is_unready = !cause.is_outage() && since.instant + UNREADY_AFTER <= now;
         Report { broken_since: Some(since.wall), unready: is_unready.then(|| message.clone()) }
     }
 
     fn next_change(&self) -> Option<Instant> {
         let broken = self.broken.as_ref()?;
-        let unready = (broken.cause != Cause::Outage).then_some(broken.since.instant + UNREADY_AFTER);
+        let unready = (!broken.cause.is_outage()).then_some(broken.since.instant + UNREADY_AFTER);
         // Whichever is in the past has happened.
         let works = self.began.map(|began| began + STABLE);
         if self.reported.unready.is_some() { works } else { works.into_iter().chain(unready).min() }

@@ -81,17 +81,31 @@ pub fn is_expired(error: &watcher::Error) -> bool {
 /// Returns whether the API server is unreachable, overloaded or fails: the cause of a failed watch is not in this process.
 #[must_use]
 pub fn is_outage(error: &watcher::Error) -> bool {
+    let is_unreachable = |cause: &kube::Error| matches!(cause, kube::Error::Service(_) | kube::Error::HyperError(_));
     let is_of_server = |status: &Status| status.code == 429 || status.code >= 500;
+    status(error).is_some_and(is_of_server) || cause(error).is_some_and(is_unreachable)
+}
+
+/// Returns whether the API server responds that it is overloaded or fails, as it probably does to every client. A gateway (502, 504)
+/// may be in front of this one only.
+#[must_use]
+pub fn is_failing(error: &watcher::Error) -> bool {
+    status(error).is_some_and(|status| matches!(status.code, 429 | 500 | 501 | 503))
+}
+
+fn status(error: &watcher::Error) -> Option<&Status> {
+    match (error, cause(error)) {
+        (watcher::Error::WatchError(status), _) | (_, Some(kube::Error::Api(status))) => Some(status),
+        _ => None,
+    }
+}
+
+fn cause(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
-        watcher::Error::WatchError(status) => is_of_server(status),
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => match cause {
-            kube::Error::Api(status) => is_of_server(status),
-            kube::Error::Service(_) | kube::Error::HyperError(_) => true,
-            _ => false,
-        },
-        watcher::Error::NoResourceVersion => false,
+        | watcher::Error::WatchFailed(cause) => Some(cause),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
 }
 

@@ -84,8 +84,12 @@ fn watch_whose_list_fails_behind_its_first_page_stays_broken() {
     world.run_until_idle();
     let since = world.now.wall.as_second();
     let node = world.nodes["node-0"].clone();
+    let rejected = || {
+        let status = Status { code: 414, ..Status::failure("too long", "") };
+        watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+    };
     for _ in 0..10 {
-        world.fail_watch(forbidden());
+        world.fail_watch(rejected());
         world.advance(MINUTE / 2);
         world.observe(Observation::Node(Ok(Event::Init)));
         world.observe(Observation::Node(Ok(Event::InitApply(object(node.clone())))));
@@ -94,8 +98,30 @@ fn watch_whose_list_fails_behind_its_first_page_stays_broken() {
     assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"nodes\"}} {since}")));
     assert!(world.readiness().nodes.is_some());
     world.observe(Observation::Node(Ok(Event::InitDone)));
+    world.observe(Observation::WatchBegan(Watched::Nodes));
+    world.advance(Duration::from_secs(5));
     world.run();
     assert!(!world.is_reported("nodes") && world.readiness().nodes.is_none());
+}
+
+/// Rules can be listed, and no watch of them begins. Each term of leadership lists them anew.
+#[test]
+fn watch_that_is_rejected_after_each_list_stays_broken() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let rule = world.rules["dongle"].clone();
+    // Nor is any write of a status seen.
+    world.write_status = 500;
+    let since = world.now.wall.as_second();
+    for _ in 0..20 {
+        world.observe(Observation::Rule(Ok(Event::Init)));
+        world.observe(Observation::Rule(Ok(Event::InitApply(object(rule.clone())))));
+        world.observe(Observation::Rule(Ok(Event::InitDone)));
+        world.observe(Observation::Rule(Err(forbidden())));
+        world.advance(MINUTE / 2);
+    }
+    assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"rules\"}} {since}")));
+    assert!(world.readiness().rules.is_some());
 }
 
 #[test]
@@ -125,6 +151,28 @@ fn leader_whose_watch_stays_broken_lets_another_replica_lead() {
     // The Lease of 15 seconds was last renewed up to 5 seconds before.
     assert!(stood_by > Duration::from_secs(15), "{stood_by:?}");
     assert!(world.leads(), "no other replica has taken it");
+}
+
+/// It rejects the watches of every replica, and one that has just begun to lead would only repair until it has listed the
+/// rules. In the end, the cause may be one API server of several.
+#[test]
+fn overloaded_api_server_moves_leadership_after_five_minutes_only() {
+    for code in [429, 503] {
+        let mut world = World::leading(1, &[("dongle", 4)]);
+        world.run_until_idle();
+        let overloaded = || {
+            let status = Status { code, ..Status::failure("too many requests", "") };
+            watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)))
+        };
+        for _ in 0..9 {
+            world.fail_watch(overloaded());
+            world.advance(MINUTE / 2);
+            assert!(world.leads() && world.is_reported("nodes") && world.readiness().nodes.is_none());
+        }
+        world.fail_watch(overloaded());
+        world.advance(Duration::from_secs(48));
+        assert!(!world.leads() && world.readiness().nodes.is_none());
+    }
 }
 
 /// The cause may be on all replicas: then leadership moves ever more rarely.

@@ -45,6 +45,7 @@ fn story() -> World {
     world.observe(Observation::Node(Err(watcher::Error::NoResourceVersion)));
     world.observe(Observation::Rule(Err(watcher::Error::NoResourceVersion)));
     world.observe(Observation::Pods(Err(watcher::Error::NoResourceVersion)));
+    world.observe(Observation::WatchBegan(Watched::Rules));
     for reply in [Ok(()), Err(error(500)), confinement::rejection()] {
         world.answer_self_test(reply);
         world.advance(Duration::from_secs(60));

@@ -196,6 +196,8 @@ fn missing_crd_is_no_evidence() {
     assert!(world.is_reported("rules") && world.readiness().rules.is_some());
     world.show_rules(rules);
     assert!(world.is_as_declared());
+    world.observe(Observation::WatchBegan(Watched::Rules));
+    world.advance(Duration::from_secs(5));
     assert!(!world.is_reported("rules") && world.readiness().rules.is_none());
 }
 
