@@ -419,18 +419,18 @@ impl<'t> Reader<'t> {
         let until_colon = self.text.len() - rest.trim_start().len();
         let has_colon = rest.trim_start().starts_with(':');
         let until_colon = part(key_range.start, until_colon);
+        let is_glued =
+            rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.starts_with([',', '[', ']', '{', '}']));
+        if is_glued && matches!(key, Event::Scalar(_, ScalarStyle::Plain, ..)) {
+            return Err(self
+                .parse_error(range, "the colon after this key needs a space: kubectl takes it for a part of the key"));
+        }
         if has_colon && until_colon.contains('\n') && !is_explicit {
             let reason = match until_colon.starts_with('/') {
                 true => "not YAML: JSON has no comments, and those of YAML begin with #",
                 false => "not YAML: a key and its colon have to be in one line",
             };
             return Err(self.parse_error(range, reason));
-        }
-        let is_glued =
-            rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.starts_with([',', '[', ']', '{', '}']));
-        if is_glued && matches!(key, Event::Scalar(_, ScalarStyle::Plain, ..)) {
-            return Err(self
-                .parse_error(range, "the colon after this key needs a space: kubectl takes it for a part of the key"));
         }
         Ok(())
     }

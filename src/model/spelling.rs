@@ -125,9 +125,9 @@ mod tests {
             "n1",
             "node-21",
             "workera1",
-            "rack-west.example.com",
-            "rack-west.a.example.com",
-            "rack-wst",
+            "rack-western.example.com",
+            "rack-western.a.example.com",
+            "rack-westen",
         ];
         for (name, meant) in [
             ("edge-munch", Some("edge-munich")),
@@ -137,7 +137,7 @@ mod tests {
             ("edge-munichs", Some("edge-munich")),
             ("edge-munich.example.com", Some("edge-munich")),
             ("ip-10-0-1-24", Some("ip-10-0-1-24.ec2.internal")),
-            ("rack-west", Some("rack-west.a.example.com")),
+            ("rack-western", Some("rack-western.a.example.com")),
             ("worker1a", None),
             ("edge-berlin", None),
             ("edge-munich-2", None),

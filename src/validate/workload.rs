@@ -263,7 +263,10 @@ fn check_overhead(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
     if has_overhead && field("runtimeClassName").is_none() {
         let message = "Forbidden: set without a RuntimeClass that defines it";
         let violation = Violation::new(&pod.path.key("overhead"), Code::PodResourcePlace, message).at_key();
-        let hint = "remove it: the API server writes what the pod's runtimeClassName defines";
+        let hint = match field("overhead").is_some_and(names_extended) {
+            true => FOR_CONTAINER,
+            false => "remove it: the API server writes what the RuntimeClass of a pod defines",
+        };
         violations.push(violation.hint(Some(hint.to_owned())));
     }
 }
