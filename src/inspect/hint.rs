@@ -28,6 +28,11 @@ pub(crate) fn kubectl(args: &str) -> String {
     of_cluster("kubectl", args)
 }
 
+/// Returns the command that shows a rule's status.
+pub(crate) fn describe_rule(rule: impl Display) -> String {
+    kubectl(&format!("describe ner {rule}"))
+}
+
 /// Returns the command that installs the CustomResourceDefinition.
 pub(crate) fn install_crd() -> String {
     of_cluster(&program(), "crd | kubectl apply --server-side -f -")

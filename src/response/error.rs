@@ -86,8 +86,8 @@ pub fn is_outage(error: &watcher::Error) -> bool {
     status(error).is_some_and(is_of_server) || cause(error).is_some_and(is_unreachable)
 }
 
-/// Returns whether the API server responds that it is overloaded or fails, as it probably does to every client. A gateway (502, 504)
-/// may be in front of this one only.
+/// Returns whether the API server responds that it is overloaded or fails, as it probably does to every client. A gateway
+/// (502, 504) may be in front of this one only.
 #[must_use]
 pub fn is_failing(error: &watcher::Error) -> bool {
     status(error).is_some_and(|status| matches!(status.code, 429 | 500 | 501 | 503))

@@ -240,7 +240,7 @@ fn not_free(tried: &[&WhyNode], which: &str, circumstances: &Circumstances<'_>) 
     };
     Conclusion::new(
         format!("{sentence}: rule {rule} declares {resource}, and something stands in its way ({declarations})"),
-        format!("remove it; see the rule's status: {}", hint::kubectl(&format!("describe ner {rule}"))),
+        format!("remove it; see the rule's status: {}", hint::describe_rule(rule)),
     )
 }
 
@@ -284,7 +284,7 @@ fn not_written(unwritten: &Shortage, leads: Option<bool>) -> Conclusion {
         ),
         (_, Some(rule), Some(unready)) => Conclusion::new(
             format!("Rule {rule} declares {name}, and is not Ready ({unready})"),
-            format!("see its status: {}", hint::kubectl(&format!("describe ner {rule}"))),
+            format!("see its status: {}", hint::describe_rule(rule)),
         ),
         (Some(true), ..) => Conclusion::new(
             format!("A rule declares {name}, and the controller has yet to write it"),

@@ -83,7 +83,7 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
 
 /// Returns what to do about a condition. Its message names the first nodes only.
 fn fix(reason: &str, rule: &str) -> String {
-    let describe = format!("see {}", hint::kubectl(&format!("describe ner {rule}")));
+    let describe = format!("see {}", hint::describe_rule(rule));
     match Reason::ALL.into_iter().find(|other| other.as_str() == reason).and_then(advice) {
         Some(advice) => format!("{advice}; {describe}"),
         None => describe,
