@@ -76,7 +76,7 @@ use rules::{Enqueue, RuleObject, Rules, Seen};
 use statuses::{NewStatus, Statuses, View};
 use tally::Counts;
 use usage::{Usage, Woken};
-use watches::Watches;
+use watches::{Patience, Watches};
 
 /// How many nodes are planned before other events are handled.
 const PLAN_BATCH_SIZE: usize = 256;
@@ -138,6 +138,7 @@ impl Reconciler {
                 self.follow_pods(woken, now);
             }
             Observation::WatchBegan(watched) => self.watches.began(watched, now.instant),
+            Observation::WatchHeard(watched) => self.watches.heard(watched),
             Observation::DeviceClass(event) => {
                 if self.statuses.observe_class(event) {
                     self.statuses.touch_all(&self.rules, now.instant);
@@ -385,13 +386,13 @@ impl Reconciler {
                 self.report.watch(watched, report);
             }
         }
-        let patience = self.leader.lease_duration();
+        let patience = Patience::new(self.leader.lease_duration(), self.rules.are_known());
         let led_since = self.leader.led_since();
         if let Some(led_since) = led_since
             && !self.leader.is_stopping()
             && let Some(watched) = self.watches.take_yield(led_since, patience, now.instant)
         {
-            self.report.note([Happening::Yields { watched, patience }]);
+            self.report.note([Happening::Yields { watched, patience: patience.of(watched) }]);
             self.leader.yield_lease(now.instant);
         }
         step.wake_by(self.watches.next_change(led_since, patience, now.instant));

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::channel::mpsc::{UnboundedReceiver, unbounded};
-use futures::{Stream, StreamExt as _, stream};
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _};
 use http::Request;
 use http_body_util::BodyExt as _;
 use hyper::body::Bytes;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
 use super::transport::is_watch;
+use super::watch_body::is_silent;
 use crate::election::backoff::Backoff;
 use crate::response::error::{STABLE, is_expired, is_unreachable};
 
@@ -75,7 +77,8 @@ impl Failure {
 }
 
 /// Watches objects forever. After each error it pauses, at first for a tenth of a second and then longer each time
-/// until the watch works again; `seed` spreads the pauses of several processes.
+/// until the watch works again; `seed` spreads the pauses of several processes. A watch that was silent resumes from its
+/// version; if it then is silent again, lists show what it should have shown.
 ///
 /// kube's own backoff resets at any event, and each list begins with an event: while a list fails, kube would request
 /// page 1 about every second.
@@ -87,31 +90,75 @@ pub(crate) fn watch<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let events = Box::pin(watcher(api, config));
-    let state = (events, Pauses::new(seed), Duration::ZERO);
-    stream::unfold(state, |(mut events, mut pauses, pause)| async move {
-        if !pause.is_zero() {
-            sleep(pause).await;
-            pauses.resumed = Instant::now();
-        }
-        let event = events.next().await?;
-        let pause = event.as_ref().err().map(|error| pauses.next(error)).unwrap_or_default();
-        Some((event, (events, pauses, pause)))
-    })
+    let events = watcher(api.clone(), config.clone()).boxed();
+    let watch = Watch { api, config, events, pauses: Pauses::new(seed), pause: Duration::ZERO, was_silent: false };
+    stream::unfold(watch, Watch::next)
 }
 
-/// Returns a client for one watch, and what reports each time that the API server accepts it: kube's watcher is silent
-/// about that, also after a failure.
-pub(crate) fn reporting(client: &Client) -> (Client, UnboundedReceiver<()>) {
-    let (report, begins) = unbounded();
-    let client = through(client, move |body, is_watching| {
-        if is_watching {
-            // Nobody listens anymore where the process ends.
-            let _ = report.unbounded_send(());
+struct Watch<K: Resource> {
+    api: Api<K>,
+    config: watcher::Config,
+    events: BoxStream<'static, watcher::Result<Event<K>>>,
+    pauses: Pauses,
+    /// The pause before the next event, after an error.
+    pause: Duration,
+    /// Whether it has shown no change since it was silent.
+    was_silent: bool,
+}
+
+impl<K> Watch<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    async fn next(mut self) -> Option<(watcher::Result<Event<K>>, Self)> {
+        if !self.pause.is_zero() {
+            sleep(self.pause).await;
+            self.pauses.resumed = Instant::now();
         }
-        body
+        let event = self.events.next().await?;
+        self.pause = Duration::ZERO;
+        match &event {
+            Ok(Event::Apply(_) | Event::Delete(_)) => self.was_silent = false,
+            Ok(_) => {}
+            Err(error) => {
+                self.pause = self.pauses.next(error);
+                if is_silent(error) && std::mem::replace(&mut self.was_silent, true) {
+                    self.events = watcher(self.api.clone(), self.config.clone()).boxed();
+                }
+            }
+        }
+        Some((event, self))
+    }
+}
+
+/// What a watch shows besides its events, which kube's watcher keeps to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// The API server has accepted it.
+    Accepted,
+    /// It has shown something, perhaps a bookmark, for the first time since.
+    Heard,
+}
+
+/// Returns a client for one watch, and what reports its signs.
+pub(crate) fn reporting(client: &Client) -> (Client, UnboundedReceiver<Sign>) {
+    let (report, signs) = unbounded();
+    let client = through(client, move |body, is_watching| {
+        let report = report.clone();
+        // Nobody listens anymore where the process ends.
+        let report = move |sign| _ = report.unbounded_send(sign);
+        if is_watching {
+            report(Sign::Accepted);
+        }
+        let mut is_first = is_watching;
+        body.map_frame(move |frame| {
+            if std::mem::take(&mut is_first) {
+                report(Sign::Heard);
+            }
+            frame
+        })
     });
-    (client, begins)
+    (client, signs)
 }
 
 /// Returns a client for one watch, and when the API server sent anything in it last, even a bookmark, which kube's

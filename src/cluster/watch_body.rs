@@ -1,10 +1,13 @@
 //! The body of a watch response, which may last, but must neither end as soon as it has begun nor fall silent.
 
+use std::error::Error as StdError;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
+use kube::runtime::watcher;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
@@ -23,11 +26,39 @@ const MAX_SILENCE: Duration = Duration::from_secs(90);
 #[error("the API server, or a proxy in front of it, ends each watch immediately")]
 struct EndedAtOnce;
 
-/// A body that fails if it ends within [`STABLE`], and that ends if it is silent for [`MAX_SILENCE`].
+/// A watch that showed nothing, not even a bookmark.
+#[derive(Debug, Error)]
+#[error(
+    "nothing for {} s, not even a bookmark: the connection is dead, or a proxy holds events back, or the API server runs \
+     with --watch-cache=false",
+    MAX_SILENCE.as_secs()
+)]
+struct Silent;
+
+/// Returns the error of a watch that was silent.
+#[cfg(test)]
+pub(crate) fn silent() -> watcher::Error {
+    watcher::Error::WatchFailed(kube::Error::ReadEvents(io::Error::other(Silent)))
+}
+
+/// Returns whether a watch failed because it was silent.
+pub(crate) fn is_silent(error: &watcher::Error) -> bool {
+    let mut next = Some(error as &(dyn StdError + 'static));
+    while let Some(error) = next {
+        if error.is::<Silent>() {
+            return true;
+        }
+        // The source of such an error is that of the one in it.
+        let inner = error.downcast_ref().and_then(io::Error::get_ref);
+        next = inner.map(|inner| inner as _).or_else(|| error.source());
+    }
+    false
+}
+
+/// A body that fails if it ends within [`STABLE`], or is silent for [`MAX_SILENCE`].
 ///
 /// kube restarts an ended watch without an error or a pause: if each watch ends at once, for example behind a proxy
-/// that cuts responses, kube would restart watches in a tight loop. It resumes a silent watch from its version, without
-/// a list; its own timeout is five minutes.
+/// that cuts responses, kube would restart watches in a tight loop. Its own timeout of a silent watch is five minutes.
 pub(super) struct WatchBody<B> {
     body: Pin<Box<B>>,
     begun: Instant,
@@ -54,22 +85,22 @@ where
         if self.has_ended {
             return Poll::Ready(None);
         }
-        let end = match self.body.as_mut().poll_frame(context) {
+        let end: Option<Result<Frame<Bytes>, BoxError>> = match self.body.as_mut().poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.silence.as_mut().reset(Instant::now() + MAX_SILENCE);
                 return Poll::Ready(Some(Ok(frame)));
             }
-            Poll::Ready(end) => end,
+            Poll::Ready(end) => end.map(|end| end.map_err(Into::into)),
             Poll::Pending => {
                 ready!(self.silence.as_mut().poll(context));
-                None
+                Some(Err(Silent.into()))
             }
         };
         self.has_ended = true;
         if self.begun.elapsed() < STABLE {
             return Poll::Ready(Some(Err(EndedAtOnce.into())));
         }
-        Poll::Ready(end.map(|end| end.map_err(Into::into)))
+        Poll::Ready(end)
     }
 }
 
@@ -86,7 +117,6 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
     use kube::client::Body;
-    use kube::runtime::watcher;
     use tokio::time::timeout;
 
     use super::*;

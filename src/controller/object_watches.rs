@@ -13,7 +13,7 @@ use crate::cluster::bounded_pages;
 use crate::cluster::optional_watch::watch_optional;
 use crate::cluster::paging::PAGE_SIZE;
 use crate::cluster::protobuf::{self, Objects};
-use crate::cluster::watch::{reporting, watch};
+use crate::cluster::watch::{Sign, reporting, watch};
 use crate::model::node::ApiNode;
 use crate::reconciler::device_classes::DeviceClass;
 use crate::reconciler::effect::{Observation, Watched};
@@ -29,25 +29,31 @@ pub(super) struct ObjectWatches {
     seed: u64,
     rule_events: BoxStream<'static, Vec<watcher::Result<Event<RuleObject>>>>,
     node_events: BoxStream<'static, watcher::Result<Event<ApiNode>>>,
-    begins: BoxStream<'static, Watched>,
+    signs: BoxStream<'static, Observation>,
     /// Whether it is the rules' turn.
     rules_first: bool,
 }
 
 impl ObjectWatches {
     pub(super) fn new(client: &Client, seed: u64) -> Self {
-        let (client_of_rules, rules_begin) = reporting(client);
-        let (client_of_nodes, nodes_begin) = reporting(client);
+        let (client_of_rules, of_rules) = reporting(client);
+        let (client_of_nodes, of_nodes) = reporting(client);
         let rules = Api::all(bounded_pages::client(&client_of_rules));
         let nodes = Api::all(protobuf::client(&client_of_nodes, Objects::Nodes));
-        let begins = stream::select(rules_begin.map(|()| Watched::Rules), nodes_begin.map(|()| Watched::Nodes));
+        let observed = |watched| {
+            move |sign| match sign {
+                Sign::Accepted => Observation::WatchBegan(watched),
+                Sign::Heard => Observation::WatchHeard(watched),
+            }
+        };
+        let signs = stream::select(of_rules.map(observed(Watched::Rules)), of_nodes.map(observed(Watched::Nodes)));
         Self {
             rule_events: watch_rules(&rules, seed),
             node_events: watch_nodes(&nodes, seed),
             rules,
             nodes,
             seed,
-            begins: begins.boxed(),
+            signs: signs.boxed(),
             rules_first: true,
         }
     }
@@ -62,7 +68,7 @@ impl ObjectWatches {
 
     /// Returns what happens next. No watch ends.
     pub(super) async fn next(&mut self) -> Vec<Observation> {
-        let Self { rule_events, node_events, begins, rules_first, .. } = self;
+        let Self { rule_events, node_events, signs, rules_first, .. } = self;
         let rules =
             rule_events.next().map(|events| events.into_iter().flatten().map(Observation::Rule).collect::<Vec<_>>());
         let nodes = node_events.next().map(|event| event.into_iter().map(Observation::Node).collect::<Vec<_>>());
@@ -72,12 +78,12 @@ impl ObjectWatches {
         }
         tokio::select! {
             biased;
-            Some(watched) = begins.next() => vec![Observation::WatchBegan(watched)],
+            Some(sign) = signs.next() => vec![sign],
             (observations, ..) = future::select_all(turns) => {
                 *rules_first = !*rules_first;
                 // A watch that has begun in between may have ended in between too.
-                let begun = iter::from_fn(|| begins.next().now_or_never().flatten());
-                begun.map(Observation::WatchBegan).chain(observations).collect()
+                let signs = iter::from_fn(|| signs.next().now_or_never().flatten());
+                signs.chain(observations).collect()
             }
         }
     }

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::cluster::bounded_pages;
 use crate::cluster::node_client::{BOUND, BOUND_PAGE_SIZE};
 use crate::cluster::protobuf::{self, Objects};
-use crate::cluster::watch::{heard, reporting, watch};
+use crate::cluster::watch::{Sign, heard, reporting, watch};
+use crate::cluster::watch_body::is_silent;
 use crate::reconciler::effect::Observation;
 use crate::reconciler::usage::PodObject;
 
@@ -30,19 +31,21 @@ pub(super) struct PodWatch {
     pods: Api<PodObject>,
     seed: u64,
     heard: Receiver<Instant>,
-    begins: UnboundedReceiver<()>,
+    signs: UnboundedReceiver<Sign>,
     /// When a watch that is open has caught up.
     caught_up: Option<Instant>,
+    /// Whether the watch was silent, so that one that is open shows nothing yet.
+    is_doubtful: bool,
     events: Option<BoxStream<'static, watcher::Result<Event<PodObject>>>>,
 }
 
 impl PodWatch {
     pub(super) fn new(client: &Client, seed: u64) -> Self {
-        let (client, begins) = reporting(client);
+        let (client, signs) = reporting(client);
         let (client, heard) = heard(&client);
         let client = bounded_pages::client_of(&client, BOUND_PAGE_SIZE, MAX_PAGE);
         let pods = Api::all(protobuf::client(&client, Objects::Pods));
-        Self { pods, seed, heard, begins, caught_up: None, events: None }
+        Self { pods, seed, heard, signs, caught_up: None, is_doubtful: false, events: None }
     }
 
     /// Begins the watch with a list, or ends it.
@@ -57,18 +60,30 @@ impl PodWatch {
 
     /// Returns what the watch shows next. What was heard before an error comes before the error.
     pub(super) async fn next(&mut self) -> Observation {
-        let Self { heard, begins, caught_up, events, .. } = self;
+        let Self { heard, signs, caught_up, is_doubtful, events, .. } = self;
         let Some(events) = events else { return pending().await };
         loop {
             let until = caught_up.unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
-                Ok(()) = heard.changed() => return Observation::PodsHeard(*heard.borrow_and_update()),
+                Ok(()) = heard.changed() => {
+                    *is_doubtful = false;
+                    return Observation::PodsHeard(*heard.borrow_and_update());
+                }
                 // A watch begins only after the error of the one before was seen.
-                Some(()) = begins.next() => *caught_up = Some(Instant::now() + CAUGHT_UP),
+                Some(sign) = signs.next() => {
+                    if sign == Sign::Accepted && !*is_doubtful {
+                        *caught_up = Some(Instant::now() + CAUGHT_UP);
+                    }
+                }
                 Some(event) = events.next() => {
-                    if event.is_err() {
-                        *caught_up = None;
+                    match &event {
+                        Ok(Event::InitDone) => *is_doubtful = false,
+                        Ok(_) => {}
+                        Err(error) => {
+                            *caught_up = None;
+                            *is_doubtful |= is_silent(error);
+                        }
                     }
                     return Observation::Pods(event);
                 }
@@ -88,6 +103,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
+    use axum::body::Body as ResponseBody;
     use futures::{FutureExt as _, stream};
     use http::{Request, Response};
     use http_body_util::StreamBody;
@@ -96,12 +112,13 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::cluster::client;
 
     type Frames = BoxStream<'static, io::Result<Frame<Bytes>>>;
 
     /// An API server without pods. Each watch shows nothing, and breaks after the next of these times; it is rejected if that
     /// is none.
-    fn client(watches: &'static [Duration]) -> Client {
+    fn breaking(watches: &'static [Duration]) -> Client {
         let number = Arc::new(AtomicUsize::new(0));
         let service = tower::service_fn(move |request: Request<Body>| {
             let mut response = Response::builder().header("content-type", "application/json");
@@ -167,7 +184,11 @@ mod tests {
 
     /// Returns what becomes of each watch: it fails, or it is heard of after so many seconds.
     async fn fates(watches: &'static [Duration]) -> Vec<String> {
-        let mut pods = PodWatch::new(&client(watches), 7);
+        fates_of(&breaking(watches)).await
+    }
+
+    async fn fates_of(client: &Client) -> Vec<String> {
+        let mut pods = PodWatch::new(client, 7);
         pods.turn(true);
         let (mut failed, mut fates) = (Instant::now(), Vec::new());
         while fates.len() < 9
@@ -192,6 +213,23 @@ mod tests {
     async fn watch_that_is_open_again_has_caught_up_soon() {
         const WATCHES: &[Duration] = &[Duration::from_secs(100), HOUR];
         assert_eq!(fates(WATCHES).await, ["heard after 5", "failed", "heard after 5"]);
+    }
+
+    /// A proxy holds everything back, so that the pods would be those of a list from long ago.
+    #[tokio::test(start_paused = true)]
+    async fn watch_that_was_silent_has_caught_up_only_by_a_list() {
+        let service = tower::service_fn(|request: Request<Body>| {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+            let body = match is_watch {
+                true => ResponseBody::from_stream(stream::pending::<io::Result<Vec<u8>>>()),
+                false => ResponseBody::from(r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#),
+            };
+            let response = Response::builder().header("content-type", "application/json").body(body);
+            async { response.map_err(tower::BoxError::from) }
+        });
+        let fates = fates_of(&client::over(service)).await;
+        assert_eq!(fates[..5], ["heard after 5", "failed", "failed", "heard after 5", "failed"]);
+        assert_eq!(fates[5..7], ["heard after 5", "failed"], "each list shows what is");
     }
 
     #[tokio::test(start_paused = true)]

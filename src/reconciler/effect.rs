@@ -74,6 +74,8 @@ pub(crate) enum Observation {
     PodsHeard(Instant),
     /// The watch of this resource is open, perhaps again, and shows what changes from now on.
     WatchBegan(Watched),
+    /// The watch of this resource has shown something since it began, even a bookmark.
+    WatchHeard(Watched),
     DeviceClass(watcher::Result<Event<DeviceClass>>),
     Protection(protection::Kind, watcher::Result<Event<PolicyObject>>),
     /// The process is asked to stop.

@@ -86,14 +86,11 @@ impl Reconciler {
         }
         let leads = self.leads(now.instant);
         let knows_all = leads && self.knows_all();
+        let patience = Patience::new(self.leader.lease_duration(), self.rules.are_known());
         let waits = [
             ("a node", true, self.queue().next_due()),
             ("a status", leads, self.statuses.next_due(now.instant)),
-            (
-                "a broken watch",
-                true,
-                self.watches.next_change(self.leader.led_since(), self.leader.lease_duration(), now.instant),
-            ),
+            ("a broken watch", true, self.watches.next_change(self.leader.led_since(), patience, now.instant)),
             ("the end of a hold", knows_all, self.rules.hold().until()),
             ("the silence of the watch of pods", true, self.usage.next_change(now.instant)),
             ("the end of a pause", leads, self.fleet.schedule().next_slot(now.instant)),

@@ -10,6 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::effect::{Now, Watched};
+use crate::cluster::watch_body::is_silent;
 use crate::response::error::{STABLE, describe_watch, is_expired, is_failing, is_missing, is_outage};
 
 /// How long a watch may be broken until the process counts as not ready.
@@ -18,6 +19,28 @@ const UNREADY_AFTER: Duration = Duration::from_secs(5 * 60);
 /// replica, leadership moves this rarely.
 const MIN_YIELD_INTERVAL: Duration = Duration::from_secs(5 * 60);
 const MAX_YIELD_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// How long a leader waits at least until it lets another process lead because a watch is broken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) nodes: Duration,
+    pub(super) rules: Duration,
+}
+
+impl Patience {
+    /// Returns the patience of a leader whose Lease lasts so long. Who knows the rules serves better than another one that has
+    /// yet to list them, and only repairs until then.
+    pub(super) fn new(lease: Duration, knows_rules: bool) -> Self {
+        Self { nodes: lease, rules: if knows_rules { lease.max(UNREADY_AFTER) } else { lease } }
+    }
+
+    pub(super) fn of(self, watched: Watched) -> Duration {
+        match watched {
+            Watched::Nodes => self.nodes,
+            Watched::Rules => self.rules,
+        }
+    }
+}
 
 /// The watches, by resource.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +57,8 @@ struct State {
     broken: Option<Broken>,
     /// When the watch began, if it has not proved to work yet.
     began: Option<Instant>,
+    /// When the watch expired first since it worked. Once is normal.
+    expired: Option<Now>,
     reported: Report,
 }
 
@@ -54,13 +79,31 @@ enum Cause {
     Failing,
     /// The API server does not serve the resource, for any client.
     Missing,
+    /// The API server accepts the watch, and it shows nothing. Lists show every minute or two what has changed.
+    Silent,
     Other,
 }
 
 impl Cause {
-    /// Returns whether no replica is better, as far as this one can see.
-    fn is_outage(self) -> bool {
-        matches!(self, Self::Unreachable | Self::Failing)
+    /// Returns how long the process may serve like this; `None` for ever.
+    fn unready_after(self, watched: Watched) -> Option<Duration> {
+        match (self, watched) {
+            // Without an API server, no replica is better, and the controller continues where it was.
+            (Self::Unreachable | Self::Failing, _) => None,
+            // Without a watch cache, which sends bookmarks, rules that nobody edits are silent. Kubelets are not.
+            (Self::Silent, Watched::Rules) => None,
+            (Self::Silent | Self::Missing | Self::Other, _) => Some(UNREADY_AFTER),
+        }
+    }
+
+    /// Returns how long the process waits at least until it lets another one lead; `None` if no other one is better.
+    fn yields_after(self, watched: Watched) -> Option<Duration> {
+        match (self, watched) {
+            (Self::Missing, _) | (Self::Silent, Watched::Rules) => None,
+            // Every replica meets an overload, and not the failure of one API server of several.
+            (Self::Failing | Self::Silent, _) => Some(UNREADY_AFTER),
+            (Self::Unreachable | Self::Other, _) => Some(Duration::ZERO),
+        }
     }
 }
 
@@ -95,7 +138,7 @@ impl Watches {
         let event = event.map_err(|error| self.failed(watched, &error, now))?;
         let state = self.state(watched);
         match &event {
-            Event::Apply(_) | Event::Delete(_) => (state.broken, state.began) = (None, None),
+            Event::Apply(_) | Event::Delete(_) => state.works(),
             // A list may fail like the previous one, behind its first page, and the watch that follows may be rejected.
             Event::Init => state.began = None,
             Event::InitApply(_) | Event::InitDone => {
@@ -108,15 +151,17 @@ impl Watches {
     /// Records a failure. The watch restarts.
     fn failed(&mut self, watched: Watched, error: &watcher::Error, now: Now) -> Failed {
         let state = self.state(watched);
-        if is_expired(error) {
-            state.began = None;
-            return Failed { is_first: state.broken.is_none(), is_new: false, message: None };
-        }
-        let message = format!("{}: {}", watched.name(), describe_watch(error, watched.remedy()));
         state.conclude(now.instant);
         state.began = None;
+        let first = if is_expired(error) { state.expired.replace(now) } else { Some(now) };
+        let Some(first) = first else {
+            return Failed { is_first: state.broken.is_none(), is_new: false, message: None };
+        };
+        let message = format!("{}: {}", watched.name(), describe_watch(error, watched.remedy()));
         let cause = match error {
-            error if is_failing(error) => Cause::Failing,
+            error if is_silent(error) => Cause::Silent,
+            // The list took longer than the API server remembers.
+            error if is_failing(error) || is_expired(error) => Cause::Failing,
             error if is_outage(error) => Cause::Unreachable,
             error if is_missing(error) => Cause::Missing,
             _ => Cause::Other,
@@ -127,7 +172,7 @@ impl Watches {
             is_new: before.as_ref().is_none_or(|before| before.message != message),
             message: Some(message.clone()),
         };
-        let (since, listed) = before.map_or((now, now.instant), |before| (before.since, before.listed));
+        let (since, listed) = before.map_or((first, now.instant), |before| (before.since, before.listed));
         state.broken = Some(Broken { since, listed, message, cause });
         failed
     }
@@ -137,19 +182,27 @@ impl Watches {
         self.state(watched).began = Some(now);
     }
 
+    /// Records that the watch has shown something since it began. It may have been an error, so that only silence ends.
+    pub(super) fn heard(&mut self, watched: Watched) {
+        let state = self.state(watched);
+        if state.is_silent() {
+            state.works();
+        }
+    }
+
     /// Returns the report about a watch, if it has changed.
     pub(super) fn take_report(&mut self, watched: Watched, now: Instant) -> Option<Report> {
         let state = self.state(watched);
         state.conclude(now);
-        let report = state.report(now);
+        let report = state.report(watched, now);
         let is_new = report != state.reported;
         state.reported.clone_from(&report);
         is_new.then_some(report)
     }
 
     /// Returns the broken watch because of which a process that has led since `led_since` should let another replica lead,
-    /// once. `patience` is how long it should wait.
-    pub(super) fn take_yield(&mut self, led_since: Instant, patience: Duration, now: Instant) -> Option<Watched> {
+    /// once.
+    pub(super) fn take_yield(&mut self, led_since: Instant, patience: Patience, now: Instant) -> Option<Watched> {
         if self.states.iter().all(|state| state.broken.is_none()) {
             self.yields = 0;
         }
@@ -163,15 +216,10 @@ impl Watches {
         Some(watched)
     }
 
-    fn next_yield(&self, led_since: Instant, patience: Duration) -> Option<(Instant, Watched)> {
+    fn next_yield(&self, led_since: Instant, patience: Patience) -> Option<(Instant, Watched)> {
         let broken = Watched::ALL.into_iter().filter_map(|watched| {
             let broken = self.states[watched as usize].broken.as_ref()?;
-            let patience = match broken.cause {
-                Cause::Missing => return None,
-                // Every replica meets an overload, and not the failure of one API server of several.
-                Cause::Failing => patience.max(UNREADY_AFTER),
-                Cause::Unreachable | Cause::Other => patience,
-            };
+            let patience = broken.cause.yields_after(watched)?.max(patience.of(watched));
             // No replica lists faster than one that lists already.
             Some((broken.listed.max(led_since) + patience, watched))
         });
@@ -180,8 +228,8 @@ impl Watches {
     }
 
     /// Returns when time alone changes something; `led_since` and `patience` as above.
-    pub(super) fn next_change(&self, led_since: Option<Instant>, patience: Duration, now: Instant) -> Option<Instant> {
-        let states = self.states.iter().filter_map(State::next_change);
+    pub(super) fn next_change(&self, led_since: Option<Instant>, patience: Patience, now: Instant) -> Option<Instant> {
+        let states = Watched::ALL.into_iter().filter_map(|watched| self.states[watched as usize].next_change(watched));
         let next_yield = led_since.and_then(|led_since| self.next_yield(led_since, patience));
         states.chain(next_yield.map(|(at, _)| at)).filter(|at| now < *at).min()
     }
@@ -192,25 +240,37 @@ impl Watches {
 }
 
 impl State {
+    fn works(&mut self) {
+        (self.broken, self.began, self.expired) = (None, None, None);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.cause == Cause::Silent)
+    }
+
+    /// Returns when the watch that has begun will have lasted for long enough. One that was silent has to show something.
+    fn lasts_from(&self) -> Option<Instant> {
+        self.began.filter(|_| !self.is_silent()).map(|began| began + STABLE)
+    }
+
     /// Ends the outage if the watch has lasted.
     fn conclude(&mut self, now: Instant) {
-        if self.began.is_some_and(|began| began + STABLE <= now) {
-            (self.broken, self.began) = (None, None);
+        if self.lasts_from().is_some_and(|from| from <= now) {
+            self.works();
         }
     }
 
-    fn report(&self, now: Instant) -> Report {
+    fn report(&self, watched: Watched, now: Instant) -> Report {
         let Some(Broken { since, message, cause, .. }) = &self.broken else { return Report::default() };
-        // Without an API server, no replica is better, and the controller continues where it was.
-        let is_unready = !cause.is_outage() && since.instant + UNREADY_AFTER <= now;
+        let is_unready = cause.unready_after(watched).is_some_and(|after| since.instant + after <= now);
         Report { broken_since: Some(since.wall), unready: is_unready.then(|| message.clone()) }
     }
 
-    fn next_change(&self) -> Option<Instant> {
+    fn next_change(&self, watched: Watched) -> Option<Instant> {
         let broken = self.broken.as_ref()?;
-        let unready = (!broken.cause.is_outage()).then_some(broken.since.instant + UNREADY_AFTER);
+        let unready = broken.cause.unready_after(watched).map(|after| broken.since.instant + after);
         // Whichever is in the past has happened.
-        let works = self.began.map(|began| began + STABLE);
+        let works = self.lasts_from();
         if self.reported.unready.is_some() { works } else { works.into_iter().chain(unready).min() }
     }
 }

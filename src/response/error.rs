@@ -87,10 +87,14 @@ pub fn is_outage(error: &watcher::Error) -> bool {
 }
 
 /// Returns whether the API server responds that it is overloaded or fails, as it probably does to every client. A gateway
-/// (502, 504) may be in front of this one only.
+/// (502, 504) may be in front of this one only; the API server itself responds with 504 and a reason.
 #[must_use]
 pub fn is_failing(error: &watcher::Error) -> bool {
-    status(error).is_some_and(|status| matches!(status.code, 429 | 500 | 501 | 503))
+    let is_of_server = |status: &Status| match status.code {
+        504 => status.reason == "Timeout",
+        code => matches!(code, 429 | 500 | 501 | 503),
+    };
+    status(error).is_some_and(is_of_server)
 }
 
 fn status(error: &watcher::Error) -> Option<&Status> {

@@ -198,7 +198,7 @@ async fn watch_that_a_proxy_ends_every_minute_is_started_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_reports_when_it_is_accepted() {
+async fn watch_reports_when_it_is_accepted_and_when_it_shows_something() {
     let start = Instant::now();
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let is_watch = request.uri().to_string().contains("watch=true");
@@ -210,25 +210,32 @@ async fn watch_reports_when_it_is_accepted() {
         let body = ResponseBody::from(format!("{body}\n"));
         Response::builder().status(code).body(body).map_err(tower::BoxError::from)
     });
-    let (client, begins) = reporting(&Client::new(service, "default"));
+    let (client, signs) = reporting(&Client::new(service, "default"));
     let events = watch(Api::<Node>::all(client), watcher::Config::default(), 7);
     let events = events.for_each(|_| async {});
-    let mut begins = begins.map(|()| Instant::now()).boxed();
-    let began = tokio::select! {
-        () = events => None,
-        began = begins.next() => began,
+    let mut signs = signs.map(|sign| (sign, Instant::now())).boxed();
+    let mut seen = Vec::new();
+    let both = async {
+        while seen.len() < 2 {
+            seen.extend(signs.next().await);
+        }
     };
-    assert!(began.is_some_and(|began| began >= start + TEN_MINUTES), "{began:?}");
+    tokio::select! {
+        () = events => {}
+        () = both => {}
+    }
+    let [(Sign::Accepted, accepted), (Sign::Heard, heard)] = seen[..] else { panic!("{seen:?}") };
+    assert!(accepted >= start + TEN_MINUTES && heard >= accepted, "{seen:?}");
 }
 
 /// The connection stands, but something in between holds all events back: the API server would have ended the
-/// watch by then.
+/// watch by then. At first it resumes from its version, as after a dead connection.
 #[tokio::test(start_paused = true)]
-async fn watch_that_stays_silent_is_started_again_without_a_list() {
+async fn watch_that_stays_silent_is_started_again_and_then_with_lists() {
     let (watches, lists) = requests_of_quiet_watch(None).await;
-    assert_eq!(lists, 1, "it resumes from its version");
     let pauses: Vec<_> = watches.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
     assert!(pauses.len() > 5 && pauses.iter().all(|pause| (90..100).contains(pause)), "{pauses:?}");
+    assert_eq!(lists, watches.len() - 1, "of all but the second");
 }
 
 /// Nothing happens, and the API server sends bookmarks.

@@ -1,6 +1,7 @@
 //! Watches that stay broken.
 
 use super::*;
+use crate::cluster::watch_body::silent;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -157,11 +158,11 @@ fn leader_whose_watch_stays_broken_lets_another_replica_lead() {
 /// rules. In the end, the cause may be one API server of several.
 #[test]
 fn overloaded_api_server_moves_leadership_after_five_minutes_only() {
-    for code in [429, 503] {
+    for (code, reason) in [(429, ""), (503, ""), (504, "Timeout")] {
         let mut world = World::leading(1, &[("dongle", 4)]);
         world.run_until_idle();
         let overloaded = || {
-            let status = Status { code, ..Status::failure("too many requests", "") };
+            let status = Status { code, ..Status::failure("too many requests", reason) };
             watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(status)))
         };
         for _ in 0..9 {
@@ -173,6 +174,78 @@ fn overloaded_api_server_moves_leadership_after_five_minutes_only() {
         world.advance(Duration::from_secs(48));
         assert!(!world.leads() && world.readiness().nodes.is_none());
     }
+}
+
+/// A proxy accepts each watch and holds back what it shows, or the API server has no watch cache.
+#[test]
+fn watch_that_stays_silent_is_broken_until_it_shows_something() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let since = world.now.wall.as_second();
+    for _ in 0..5 {
+        world.fail_watch(silent());
+        world.observe(Observation::WatchBegan(Watched::Nodes));
+        assert!(world.leads() && world.readiness().nodes.is_none());
+        world.advance(Duration::from_secs(60));
+    }
+    assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"nodes\"}} {since}")));
+    world.advance(Duration::from_secs(20));
+    assert!(!world.leads(), "kubelets write each five minutes");
+    let unready = world.readiness().nodes.unwrap();
+    assert!(unready.contains("a proxy holds events back"), "{unready}");
+    world.observe(Observation::WatchHeard(Watched::Nodes));
+    world.advance(Duration::from_secs(30));
+    assert!(!world.is_reported("nodes") && world.leads() && world.readiness().nodes.is_none());
+
+    // Nobody edits rules, and lists show that.
+    for _ in 0..20 {
+        world.observe(Observation::Rule(Err(silent())));
+        world.observe(Observation::WatchBegan(Watched::Rules));
+        world.advance(Duration::from_secs(90));
+    }
+    assert!(world.leads() && world.is_reported("rules") && world.readiness().rules.is_none());
+    // What is heard may be an error: it ends nothing else.
+    world.observe(Observation::WatchHeard(Watched::Rules));
+    world.run();
+    assert!(!world.is_reported("rules"));
+    world.observe(Observation::Rule(Err(forbidden())));
+    world.observe(Observation::WatchHeard(Watched::Rules));
+    world.run();
+    assert!(world.is_reported("rules"));
+}
+
+/// A new leader has to list the rules first, and only repairs until it can.
+#[test]
+fn leader_that_knows_the_rules_yields_after_five_minutes_without_their_watch() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.observe(Observation::Rule(Err(forbidden())));
+    world.advance(Duration::from_secs(280));
+    assert!(world.leads());
+    world.advance(Duration::from_secs(40));
+    assert!(!world.leads());
+}
+
+/// A list that lasts longer than the API server remembers.
+#[test]
+fn watch_that_expires_after_each_list_is_broken() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    let expired =
+        || watcher::Error::WatchError(Box::new(Status { code: 410, ..Status::failure("too old", "Expired") }));
+    world.fail_watch(expired());
+    assert!(!world.is_reported("nodes"), "once is normal");
+    world.observe(Observation::WatchBegan(Watched::Nodes));
+    world.advance(Duration::from_secs(6));
+    world.fail_watch(expired());
+    assert!(!world.is_reported("nodes"), "it has worked in between");
+    let since = world.now.wall.as_second();
+    world.advance(MINUTE);
+    world.fail_watch(expired());
+    assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"nodes\"}} {since}")));
+    world.observe(Observation::Node(Ok(Event::Apply(object(world.nodes["node-0"].clone())))));
+    world.run();
+    assert!(!world.is_reported("nodes"));
 }
 
 /// The cause may be on all replicas: then leadership moves ever more rarely.
