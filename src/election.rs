@@ -174,6 +174,12 @@ impl Election {
         self.seen.as_ref().and_then(|seen| holder(&seen.lease))
     }
 
+    /// Returns whether another process has written a Lease since the one that was observed last.
+    fn is_renewed_elsewhere(&self, lease: &Lease) -> bool {
+        let is_other = holder(lease).is_some_and(|holder| holder != self.candidate.identity);
+        is_other && self.seen.as_ref().is_none_or(|seen| renew_time(&seen.lease) != renew_time(lease))
+    }
+
     /// Handles an event of the watch. `wall` is the same time on the wall clock.
     fn observe(&mut self, event: Event<Lease>, now: Instant, wall: Timestamp) {
         match event {

@@ -116,8 +116,10 @@ impl Participant {
                     self.newest = self.newest.max(version(lease));
                 }
                 let listed = self.election.listed();
+                // Then it can be written, as far as a process can tell that has no reason to write it.
+                let is_renewed = matches!(&event, Event::Apply(lease) if self.election.is_renewed_elsewhere(lease));
                 self.election.observe(event, now, wall);
-                if self.election.listed() && !listed {
+                if self.election.listed() && !listed || is_renewed {
                     self.last_error = None;
                 }
             }
@@ -345,6 +347,32 @@ mod tests {
         participant.written(Written::Conflict, Some(found), second.sent, at(4950), clock::now());
         assert!(participant.next(at(4951), clock::now()).0.is_none());
         assert!(participant.leadership().leads(at(9900)) && !participant.server_went_back());
+    }
+
+    /// Else it would not be ready until the other one ends.
+    #[test]
+    fn participant_whose_write_is_refused_stands_by_once_another_renews() {
+        let mut participant = leader();
+        let lease = write(&mut participant);
+        answer(&mut participant, Written::Refused("forbidden".to_owned()), None);
+        let later = Instant::now() + Duration::from_secs(60);
+        participant.next(later, clock::now());
+        assert_eq!(*participant.leadership(), Leadership::Unavailable("forbidden".to_owned()));
+        let held_by = |holder: &str, version| {
+            let mut lease = at(lease.clone(), version);
+            let spec = lease.spec.as_mut().unwrap();
+            spec.holder_identity = Some(holder.to_owned());
+            lease
+        };
+        for (holder, version) in [("a", "101"), ("b", "102")] {
+            assert!(matches!(participant.leadership(), Leadership::Unavailable(_)), "{holder}");
+            let mut lease = held_by(holder, version);
+            let renewed = lease.spec.as_mut().unwrap().renew_time.as_mut().unwrap();
+            renewed.0 = clock::now() + Duration::from_secs(version.parse().unwrap());
+            participant.observe(Ok(Event::Apply(lease)), Instant::now(), clock::now());
+            participant.next(Instant::now(), clock::now());
+        }
+        assert_eq!(*participant.leadership(), Leadership::Standby(Some("b".to_owned())));
     }
 
     #[test]
