@@ -294,7 +294,9 @@ impl Rules {
     /// Returns whether nodes must be planned again.
     pub(super) fn hold_missing(&mut self, in_ledgers: &NamedRules, delay: Duration, now: Instant) -> bool {
         let by_name = &self.by_name;
-        let changed = self.hold.evaluate(in_ledgers, |name| by_name.contains(name), delay, now);
+        // Some may exist for which there is no memory. Nothing is withdrawn then.
+        let exists = |name: &str| by_name.is_partial() || by_name.contains(name);
+        let changed = self.hold.evaluate(in_ledgers, exists, delay, now);
         self.compile_again_if(changed);
         changed
     }

@@ -67,7 +67,7 @@ struct Failure {
     backoff: Backoff,
     /// The number of attempts since the last success.
     attempts: usize,
-    /// The changes of the patches since the last success.
+    /// The last change of each subject in the patches since the last success.
     changes: Vec<Change>,
 }
 
@@ -264,6 +264,8 @@ impl Failure {
         self.message = message.cloned();
         let new = changes.iter().filter(|change| !self.has(change));
         let new: Vec<_> = new.cloned().collect();
+        // The last of each subject: a value may be edited again and again.
+        self.changes.retain(|other| new.iter().all(|change| change.subject != other.subject));
         self.changes.extend(new.iter().cloned());
         if message.is_some() { new } else { Vec::new() }
     }

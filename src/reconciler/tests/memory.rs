@@ -93,6 +93,7 @@ fn values_of_rules_that_are_not_even_known_stay() {
     world.restart(16 * 1024);
     world.converge();
     assert_eq!(world.reconciler.rules.states().len(), 11);
+    assert_eq!(world.reconciler.rules.hold().len(), 0, "nothing says that one is missing");
     world.edit_node("node-0", |node| {
         for map in ["capacity", "allocatable"] {
             node["status"][map]["example.com/rule-19"] = json!("0");
