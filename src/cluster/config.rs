@@ -194,6 +194,9 @@ fn reason(error: &KubeconfigError) -> String {
 pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source), ConfigError> {
     let Found { place, paths, kubeconfig, is_asked_for } = read(options);
     let has_none = kubeconfig.as_ref().is_err_and(is_absent);
+    // As in kubectl, an empty one does not count.
+    let selects_pod =
+        (has_none || kubeconfig.as_ref().is_ok_and(is_empty)) && !is_asked_for && options.server.is_none();
     let from_kubeconfig = match kubeconfig {
         Ok(kubeconfig) => use_context(&place, kubeconfig, options),
         Err(_) if has_none && options.needs_no_kubeconfig() => {
@@ -205,14 +208,19 @@ pub(super) fn load(options: &ClusterOptions) -> Result<(Config, Server, Source),
     };
     let (mut config, context) = match from_kubeconfig {
         Ok((config, context)) => (config, Some(context)),
-        // The user requested this cluster, so another one would be wrong.
-        Err(error) if is_asked_for || options.server.is_some() => return Err(error),
         // In a pod, use its own cluster. Outside a pod, the reason why that fails is irrelevant.
-        Err(error) => (Config::incluster().map_err(|_| error)?, None),
+        Err(error) if selects_pod => {
+            let mut config = Config::incluster().map_err(|_| error)?;
+            options.replace(&mut config)?;
+            (config, None)
+        }
+        // The kubeconfig or the user selects another cluster, so that of the pod would be wrong.
+        Err(error) => return Err(error),
     };
     // kube would reread the CA bundle, but no other certificate.
     config.root_cert_file = None;
     let source = match &context {
+        None if options.token.is_some() => Source::Given(Box::new(config.clone())),
         None => Source::Pod,
         // A pipe is empty after the first read, and reading it again might block.
         Some(_) if has_none || paths.iter().any(|path| path.metadata().is_ok_and(|file| !file.is_file())) => {
@@ -257,7 +265,7 @@ fn read(options: &ClusterOptions) -> Found {
     let paths: Vec<_> = std::env::split_paths(&files).filter(|path| !path.as_os_str().is_empty()).collect();
     if paths.is_empty() {
         let (place, kubeconfig) = read_home(std::env::home_dir());
-        return Found { place, paths, kubeconfig, is_asked_for: options.context.is_some() };
+        return Found { place, paths, kubeconfig, is_asked_for: options.names_an_entry() };
     }
     let place = format!("the kubeconfig {} (KUBECONFIG)", files.display());
     Found { place, kubeconfig: read_list(&paths), paths, is_asked_for: true }
@@ -294,6 +302,10 @@ fn is_absent(error: &KubeconfigError) -> bool {
         KubeconfigError::ReadConfig(error, _) => error.kind() == ErrorKind::NotFound,
         _ => false,
     }
+}
+
+fn is_empty(kubeconfig: &Kubeconfig) -> bool {
+    kubeconfig.contexts.is_empty() && kubeconfig.clusters.is_empty() && kubeconfig.auth_infos.is_empty()
 }
 
 fn use_context(
@@ -360,10 +372,14 @@ impl ClusterOptions {
         Ok(())
     }
 
+    /// Returns whether something is given that only a kubeconfig has.
+    fn names_an_entry(&self) -> bool {
+        self.context.is_some() || self.cluster.is_some() || self.user.is_some()
+    }
+
     /// Returns whether the address of the API server is given, and nothing that only a kubeconfig has.
     fn needs_no_kubeconfig(&self) -> bool {
-        let Self { kubeconfig, context, cluster, user, server, .. } = self;
-        server.is_some() && kubeconfig.is_none() && context.is_none() && cluster.is_none() && user.is_none()
+        self.server.is_some() && self.kubeconfig.is_none() && !self.names_an_entry()
     }
 
     fn impersonate(&self, config: &mut Config) {
