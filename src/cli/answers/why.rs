@@ -137,7 +137,7 @@ impl Found {
             }
             Self::Many(causes) => {
                 let mut outcome = Outcome::of(causes.verdicts());
-                outcome.fits &= !causes.lack_compute;
+                outcome.fits &= !causes.lack_compute && !causes.is_short();
                 outcome.is_unknown |= causes.lack_workloads;
                 outcome
             }

@@ -70,6 +70,8 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     pub(crate) selector: LabelSelector,
     pub(crate) pods: Pods,
+    /// Why it is unknown whether pods can be created, if some are missing.
+    pub(crate) gap: Option<String>,
 }
 
 /// How many pods a workload has.
@@ -102,14 +104,15 @@ pub(crate) async fn workload(
     let failed = |why: String| ReadError::Workload { workload: shown.clone(), why };
     let read = read(&requests, kind, namespace, name).await.map_err(|error| failed(error.to_string()))?;
     let Some(Object { spec, status }) = read else { return Ok(None) };
-    let mut pods = Pods::of(&spec, &status);
+    let (mut pods, mut gap) = (Pods::of(&spec, &status), None);
     if pods.is_short() && pods.failure.is_none() {
         let about = format!("involvedObject.kind={},involvedObject.name={name}", kind.kind);
-        // Without permission to list Events, only their reason is missing.
-        let events = events(&requests, Some(namespace), &about).await.unwrap_or_default();
-        pods.failure = failing(events).pop().map(|failing| failing.failure);
+        match events(&requests, Some(namespace), &about).await {
+            Ok(events) => pods.failure = failing(events).pop().map(|failing| failing.failure),
+            Err(error) => gap = Some(format!("events cannot be listed: why pods are missing is unknown ({error})")),
+        }
     }
-    Ok(Some(Workload { name: shown, selector: spec.selector, pods }))
+    Ok(Some(Workload { name: shown, selector: spec.selector, pods, gap }))
 }
 
 /// The workloads whose pods cannot be created, as far as they were looked at.
@@ -320,6 +323,21 @@ mod tests {
         let found = failing(events);
         let found: Vec<_> = found.iter().map(|failing| (&*failing.name, &*failing.failure)).collect();
         assert_eq!(found, [("job/b", "later"), ("replicaset/a", "other")], "the last first");
+    }
+
+    #[tokio::test]
+    async fn workload_without_events_that_can_be_listed_has_a_gap() {
+        let service = tower::service_fn(|request: Request<Body>| {
+            let (code, body) = match request.uri().path().ends_with("events") {
+                true => (403, json!({"kind": "Status", "status": "Failure", "code": 403, "message": "no"})),
+                false => (200, json!({"spec": {"replicas": 3}})),
+            };
+            let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+            async { Ok::<_, tower::BoxError>(response.unwrap()) }
+        });
+        let client = Client::new(service, "team");
+        let found = workload(&client, Kind::named("sts").unwrap(), "team", "db").await.unwrap().unwrap();
+        assert!(found.gap.is_some_and(|gap| gap.starts_with("events cannot be listed")));
     }
 
     /// Returns a client of a server with Events of pods that these ReplicaSets cannot create; those named `web-…` exist.

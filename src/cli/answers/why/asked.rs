@@ -7,6 +7,7 @@ use kube::core::Selector;
 use crate::cli::answers::answer::AnswerError;
 use crate::cli::answers::pod::Place;
 use crate::cluster::clock;
+use crate::inspect::hint;
 use crate::inspect::inventory::placement::Placement;
 use crate::inspect::inventory::pods::PodEntry;
 use crate::inspect::inventory::workloads::{self, Failing, FailingWorkloads, Kind, Workload};
@@ -145,8 +146,16 @@ async fn of_workload(client: &Client, kind: &'static Kind, place: &Place) -> Res
         let (namespace, name) = (namespace.clone(), workload.name.clone());
         Failing { namespace, name, failure }
     });
-    let failing = failing.into_iter().collect();
-    Ok(Group { namespace: Some(namespace.clone()), workload: Some(workload), pods, rejected, failing, gap: None })
+    let failing: Vec<_> = failing.into_iter().collect();
+    let is_explained = !pods.is_empty() || !rejected.is_empty() || !failing.is_empty() || !workload.pods.is_short();
+    let gap = workload.gap.clone().or_else(|| (!is_explained).then(|| unexplained(&workload.name, namespace)));
+    Ok(Group { namespace: Some(namespace.clone()), workload: Some(workload), pods, rejected, failing, gap })
+}
+
+/// Returns what to do about a workload that lacks pods for no known reason.
+fn unexplained(workload: &str, namespace: &str) -> String {
+    let describe = hint::kubectl(&format!("describe {workload} -n {namespace}"));
+    format!("no event says why pods of {workload} are missing: they may be about to be created, or see {describe}")
 }
 
 impl Group {
@@ -174,6 +183,12 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workload_without_its_pods_is_described() {
+        let text = unexplained("statefulset/db", "media");
+        assert!(text.contains("`kubectl describe statefulset/db -n media`"), "{text}");
+    }
 
     #[test]
     fn workloads_that_were_not_looked_at_are_a_gap() {

@@ -126,6 +126,11 @@ impl Causes {
         Self { namespace, workload, waiting_pods, causes, awaits_controller, lack_compute, lack_workloads }
     }
 
+    /// Returns whether the workload lacks pods that are yet to be created.
+    pub(super) fn is_short(&self) -> bool {
+        self.workload.as_ref().is_some_and(|workload| workload.existing < workload.desired)
+    }
+
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         // A pod that waits for something else does not fit yet.
         self.of_waiting().map(|cause| cause.verdict)

@@ -141,6 +141,7 @@ fn pods_that_a_quota_keeps_from_being_created_are_a_cause() {
             name: "deployment/web".to_owned(),
             selector: LabelSelector::default(),
             pods: Pods { desired: 3, existing: 2, failure: None },
+            gap: None,
         };
         let name = "deployment/web".to_owned();
         let failing = vec![Failing { namespace: "default".to_owned(), name, failure: failure.to_owned() }];
@@ -153,6 +154,7 @@ fn pods_that_a_quota_keeps_from_being_created_are_a_cause() {
         assert!(text.starts_with(start), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words.contains("kubectl describe quota -n default"), failure.contains("quota"), "{text}");
+        assert!(!Found::Many(found).outcome().fits, "a pod is missing");
     }
 }
 
