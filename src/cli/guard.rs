@@ -41,7 +41,7 @@ pub(super) struct Args {
     /// What one pod counts, unless it requests another amount itself
     #[arg(long, value_name = "QUANTITY", default_value = "1")]
     quantity: Quantity,
-    /// Name of the policies [default: guard- and the resource's name]
+    /// Name of the policies [default: guard-, the name of the resource, and the labels]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Print a MutatingPolicy of Kyverno as the first policy, for Kubernetes 1.30 to 1.35 with Kyverno 1.17 or later
@@ -69,11 +69,13 @@ Needs Kubernetes 1.36, or with --kyverno or --reject-only 1.30. Exits with 0 if 
 
 Examples:
   # Count each pod of these workloads as one slot
-  node-resource-advertiser guard -f rules/ --pods app=renderer | kubectl apply -f -
+  node-resource-advertiser guard -f rules/ --pods 'app=renderer,size!=large' | kubectl apply -f -
 
-  # Two slots for each large pod, in the namespaces of one team
-  node-resource-advertiser guard -f rules/ --pods 'app=renderer,size=large' --namespaces team=media --quantity 2 \\
-    --name guard-large-renderers";
+  # Two slots for each large one, which no other guard of the resource may select
+  node-resource-advertiser guard -f rules/ --pods 'app=renderer,size=large' --quantity 2 | kubectl apply -f -
+
+  # Only in the namespaces of one team
+  node-resource-advertiser guard -f rules/ --pods app=encoder --namespaces team=media --name guard-media";
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Verdict, Failure> {
@@ -116,7 +118,7 @@ impl Args {
         let quantity = quantity.ok_or_else(|| GuardError::Quantity(self.quantity.to_string()))?;
         selector::check_pods(&self.pods)?;
         selector::check_namespaces(&self.namespaces)?;
-        let name = self.name.clone().unwrap_or_else(|| policies::default_name(&resource));
+        let name = self.name.clone().unwrap_or_else(|| policies::default_name(&resource, &self.pods));
         if !crate::model::label::is_dns_subdomain(&name) {
             return Err(GuardError::Name(name));
         }

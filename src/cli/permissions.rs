@@ -31,6 +31,7 @@ const COMMANDS: [(&str, &[Permission]); 10] = [
             QUESTION,
             only_for("the policies of guard", "list", "mutatingadmissionpolicies, mutatingadmissionpolicybindings"),
             only_for("the policies of guard", "list", "validatingadmissionpolicies, validatingadmissionpolicybindings"),
+            only_for("pods that a guard selects and that do not count", "list", "namespaces"),
         ],
     ),
     ("pod", &[QUESTION, always("get", "pods")]),

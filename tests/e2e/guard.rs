@@ -1,7 +1,7 @@
 //! The policies that `guard` prints, on a real API server.
 //!
 //! Method: create pods as people who do not know the policies create them, and as people who try to get around them, and
-//! compare what the pods request then, or the message of the rejection. README and docs/slots.md name what remains.
+//! compare what the pods request then, or the message of the rejection. docs/slots.md names what remains.
 
 mod kyverno;
 

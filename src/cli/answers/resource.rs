@@ -12,7 +12,7 @@ use crate::inspect::diff::order::NodeName;
 use crate::inspect::diff::rules::Rules;
 use crate::inspect::doctor::finding::ObjectName;
 use crate::inspect::doctor::guards;
-use crate::inspect::doctor::snapshot::Uncounted;
+use crate::inspect::doctor::snapshot::{Read, Uncounted};
 use crate::inspect::hint;
 use crate::inspect::inventory::Inventory;
 use crate::inspect::inventory::share::Share;
@@ -59,6 +59,9 @@ struct ResourceAnswer {
     /// The pods that a guard of the resource selects, and that do not count; absent if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     uncounted_pods: Option<Vec<UncountedView>>,
+    /// Why the pods that do not count are unknown.
+    #[serde(skip)]
+    uncounted_error: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -96,25 +99,29 @@ struct NodeShare {
 
 pub(crate) async fn run(args: Args) -> Result<(), AnswerError> {
     let client = args.common.connect().await?;
-    // Few may list policies, which no watch follows.
+    // No watch follows the policies.
     let uncounted = match args.repeat.watch {
-        true => None,
-        false => uncounted(&client, &args.name, args.shown.namespace()).await,
+        true => Ok(None),
+        false => uncounted(&client, &args.name, args.shown.namespace()).await.map(Some),
     };
     let answer = |inventory: &Inventory| {
-        let answer = answer(inventory, &args.name, args.shown.namespace())?;
-        Ok(ResourceAnswer { uncounted_pods: uncounted.clone(), ..answer })
+        let mut answer = answer(inventory, &args.name, args.shown.namespace())?;
+        match &uncounted {
+            Ok(uncounted) => answer.uncounted_pods.clone_from(uncounted),
+            Err(error) => answer.uncounted_error = Some(error.to_string()),
+        }
+        Ok(answer)
     };
     args.common.answer_from(&client, &args.repeat, answer).await
 }
 
 /// Returns the pods, of one namespace or of all, that a guard of the resource selects, and that do not count.
-async fn uncounted(client: &Client, resource: &str, namespace: Option<&str>) -> Option<Vec<UncountedView>> {
+async fn uncounted(client: &Client, resource: &str, namespace: Option<&str>) -> Read<Vec<UncountedView>> {
     let requests = lists::requests(client);
     let guards = guards::guards(&requests).await;
-    let pods = guards::uncounted(&requests, &guards, Some(resource)).await.ok()?;
+    let pods = guards::uncounted(&requests, &guards, Some(resource)).await?;
     let shown = pods.into_iter().filter(|found| namespace.is_none() || found.pod.namespace.as_deref() == namespace);
-    Some(shown.map(|Uncounted { guard, pod, node, .. }| UncountedView { pod, guard, node }).collect())
+    Ok(shown.map(|Uncounted { guard, pod, node, .. }| UncountedView { pod, guard, node }).collect())
 }
 
 fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<ResourceAnswer, AnswerError> {
@@ -154,6 +161,7 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
         pending_pods: PodView::list(&of_resource.waiting, namespace),
         claiming_pods: PodView::list(&of_resource.claimed, namespace),
         uncounted_pods: None,
+        uncounted_error: None,
     })
 }
 
@@ -199,7 +207,11 @@ impl Answer for ResourceAnswer {
     }
 
     fn remarks(&self) -> Vec<String> {
-        explain_marks([&self.resource.owners])
+        let unknown = self
+            .uncounted_error
+            .iter()
+            .map(|error| format!("whether a guard selects pods that do not count is unknown: {error}"));
+        explain_marks([&self.resource.owners]).into_iter().chain(unknown).collect()
     }
 }
 

@@ -64,10 +64,14 @@ fn pod_that_counts_more_than_any_node_has_is_noted() {
 }
 
 #[test]
-fn name_of_any_resource_is_one_of_an_object() {
+fn name_of_any_guard_is_one_of_an_object_and_tells_pods_apart() {
+    let name = |resource: &str, pods: &str| policies::default_name(resource, &pods.parse().unwrap());
     for resource in ["example.com/slot", "example.com/storage_pool", "Example.com/GPU.shared", "a.b/x"] {
-        let name = policies::default_name(resource);
-        assert!(crate::model::label::is_dns_subdomain(&name), "{name}");
+        for pods in ["app=x", "a.b/C_d in (E,f), !g", "app=", "app"] {
+            let name = name(resource, pods);
+            assert!(crate::model::label::is_dns_subdomain(&name), "{name}");
+        }
     }
-    assert_eq!(policies::default_name("example.com/storage_pool"), "guard-example.com-storage-pool");
+    assert_eq!(name("example.com/storage_pool", "app=x"), "guard-example.com-storage-pool-app-x");
+    assert_ne!(name("a.b/x", "app=x,size=large"), name("a.b/x", "app=x,size!=large"));
 }

@@ -122,7 +122,8 @@ pub(crate) const ALL: &[Check] = &[
     },
     Check {
         name: "guard",
-        finds: "policies of a guard that have no binding, do not fit together, or count what no rule declares",
+        finds: "policies of a guard that have no binding, do not fit together, select what another one does, or count what no \
+                rule declares",
         run: guards::guards,
     },
     Check {

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome};
 use crate::inspect::doctor::snapshot::{GuardPolicies, GuardPolicy, Guards, Snapshot, known};
 use crate::inspect::hint;
 use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
+use crate::planner::overlap::Overlap;
+use crate::planner::selector::Selection;
 
 const ADDING: &str = "MutatingAdmissionPolicy";
 const REJECTING: &str = "ValidatingAdmissionPolicy";
@@ -35,6 +39,7 @@ pub(super) fn guards(snapshot: &Snapshot) -> Outcome {
     }
     findings.extend(guards.adding.policies.iter().filter_map(|adding| unlike(adding, &guards.rejecting, again)));
     findings.extend(half_deleted(guards, again));
+    findings.extend(overlapping(&guards.adding.policies));
     let rules = snapshot.rules()?;
     for guard in guards.each() {
         let object = vec![ObjectName::new(kind_of(guards, guard), &*guard.name)];
@@ -90,6 +95,31 @@ fn half_deleted(guards: &Guards, fix: &str) -> Vec<Finding> {
         Finding::error(vec![ObjectName::new(REJECTING, &*policy.name)], problem, fix)
     };
     missing.map(finding).collect()
+}
+
+/// Finds guards of one resource that can select the same pod. Whichever is called first adds its request, and the other one
+/// leaves that alone.
+fn overlapping(policies: &[GuardPolicy]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (place, one) in policies.iter().enumerate() {
+        let others = policies[place + 1..].iter().filter(|other| {
+            let counts_same = one.resource.is_some() && one.resource == other.resource;
+            counts_same && can_overlap(&one.pods, &other.pods) && can_overlap(&one.namespaces, &other.namespaces)
+        });
+        findings.extend(others.map(|other| {
+            let objects = [one, other].map(|policy| ObjectName::new(ADDING, &*policy.name));
+            let problem = "they can select the same pod, which then counts what either of them adds".to_owned();
+            let fix = "let their labels exclude each other, such as size=large and size!=large";
+            Finding::warning(objects.into(), problem, fix)
+        }));
+    }
+    findings
+}
+
+fn can_overlap(one: &LabelSelector, other: &LabelSelector) -> bool {
+    let [one, other] = [one, other].map(|selector| Selection::new(Some(selector), None, None));
+    // Without requirements, or with more of them than a rule may have, nothing excludes the other.
+    one.ok().zip(other.ok()).is_none_or(|(one, other)| one.overlap(&other) != Overlap::Never)
 }
 
 /// Finds pods that a guard selects and that do not count.

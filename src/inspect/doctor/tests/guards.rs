@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{DONGLE, assert_found, found, guard_policy, guards, healthy, listed, node, parse};
 use crate::inspect::doctor::finding::Severity::{Error, Warning};
 use crate::inspect::doctor::guards::uncounted_pod;
-use crate::inspect::doctor::snapshot::{GuardPolicies, Guards, Rules, Snapshot, Uncounted};
+use crate::inspect::doctor::snapshot::{Binding, GuardPolicies, GuardPolicy, Guards, Rules, Snapshot, Uncounted};
 use crate::inspect::inventory::pods::{PodEntry, Pods};
 use crate::model::api;
 use crate::planner::selector::Selection;
@@ -63,6 +63,28 @@ fn guard_that_is_not_in_force_is_found() {
     ] {
         assert_found("guard", severity, &format!("{object}{text}"), edit);
     }
+    let large = |operator: &str| {
+        let sizes = json!({"key": "size", "operator": operator, "values": ["large"]});
+        let pods = json!({"matchLabels": {"app": "renderer"}, "matchExpressions": [sizes]});
+        GuardPolicy { name: "large".to_owned(), pods: parse(pods), ..guard_policy(DONGLE) }
+    };
+    let beside = |first: GuardPolicy| {
+        move |cluster: &mut Snapshot| {
+            let mut guards = guards();
+            guards.adding.policies[0].pods = first.pods;
+            guards.rejecting.policies[0].pods = guards.adding.policies[0].pods.clone();
+            for half in [&mut guards.adding, &mut guards.rejecting] {
+                half.policies.push(large("In"));
+                half.bindings.push(Binding { policy: "large".to_owned(), denies: true });
+            }
+            cluster.guards = Ok(guards);
+        }
+    };
+    let text = "MutatingAdmissionPolicy guard, large: they can select the same pod";
+    assert_found("guard", Warning, text, beside(guard_policy(DONGLE)));
+    let mut apart = healthy();
+    beside(large("NotIn"))(&mut apart);
+    assert_eq!(found(&apart), []);
     // Templates state the request or Kyverno adds it, on a cluster that is older than the first policy.
     let mut alone = healthy();
     edited(|guards| guards.adding = GuardPolicies::default())(&mut alone);
