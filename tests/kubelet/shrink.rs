@@ -3,9 +3,9 @@
 //! Method: lower it under each shrinkPolicy, restart a real kubelet, and compare the pod's container
 //! before and after. Only the restart as after a reboot is a race: see `repair_race`.
 
-use harness::objects::{DONGLE, condition, ledger, quantity};
-use harness::{Cluster, Controller, Kubelet};
-use serde_json::json;
+use harness::objects::{DONGLE, condition, ledger, pod, quantity};
+use harness::{Cluster, ControlPlane, Controller, Kubelet};
+use serde_json::{Value, json};
 
 use crate::pod_fate::{Fate, TICK, fate_after, run_pod, start_kubelet, wait_rejected};
 use crate::repair_race::RepairRace;
@@ -66,10 +66,10 @@ fn shrink_kills_running_pods_only_under_immediate() {
     controller.stop();
 }
 
-/// A rule that is deleted while a pod runs, the controller killed, and the kubelet restarted.
+/// A rule that is deleted while a pod runs and another one waits, the controller killed, and the kubelet restarted.
 #[test]
-fn value_that_leaves_when_it_is_unused_kills_no_running_pod() {
-    let cluster = Cluster::start();
+fn value_that_leaves_when_it_is_unused_kills_no_running_pod_and_takes_no_new_one() {
+    let cluster = Cluster::start_with(ControlPlane::builder().scheduler());
     let mut controller = Controller::start(&cluster);
     let mut kubelet = start_kubelet(&cluster, "node-1", TICK);
     for round in 1..=10 {
@@ -79,17 +79,41 @@ fn value_that_leaves_when_it_is_unused_kills_no_running_pod() {
         run_pod(&cluster, &pod, "node-1");
         cluster.kubectl(&["delete", "ner", "dongle"]);
         cluster.wait_advertised("node-1", DONGLE, "3");
+        let late = apply_unplaced(&cluster, round);
         controller.kill();
         let fate = fate_after(&cluster, &mut kubelet, &pod, Kubelet::restart);
         assert_eq!(fate, Fate::Survived, "{}", kubelet.log());
         controller = Controller::start(&cluster);
+        // When the last pod ends, the scheduler may be faster than the controller.
+        assert_eq!(cluster.get(&["pod", &late])["spec"]["nodeName"], Value::Null);
+        cluster.kubectl(&["delete", "pod", &late, "--now"]);
         cluster.kubectl(&["delete", "pod", &pod, "--now"]);
         cluster.wait_for("the value to leave", &["node", "node-1"], |node| {
             ledger(node).is_none() && quantity(node, "allocatable", DONGLE).is_none()
         });
     }
-    println!("under deletionPolicy WhenUnused a pod survived 10 of 10 restarts after its rule was deleted");
+    println!(
+        "under deletionPolicy WhenUnused a pod survived 10 of 10 restarts after its rule was deleted, and 0 of 10 new pods \
+         were placed"
+    );
     controller.stop();
+}
+
+/// Applies a pod of one dongle that fits on the node but for the dongle, and returns its name when the scheduler has said
+/// so.
+fn apply_unplaced(cluster: &Cluster, round: u32) -> String {
+    let name = format!("late-{round}");
+    let mut pod = pod(&name, DONGLE, "1");
+    pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    cluster.apply(&pod.to_string());
+    cluster.wait_for("the scheduler to find no dongle", &["pod", &name], |pod| {
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let message = |it: &Value| it["message"].as_str().unwrap_or_default().to_owned();
+        conditions
+            .map(message)
+            .any(|message| message.starts_with("0/1 nodes are available: 1 Insufficient example.com/dongle"))
+    });
+    name
 }
 
 /// A rule that is deleted and recreated with a lower quantity while a pod runs: an absent value is harmless, but
