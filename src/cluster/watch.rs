@@ -17,9 +17,8 @@ use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
 use super::transport::is_watch;
-use super::watch_body::is_silent;
 use crate::election::backoff::Backoff;
-use crate::response::error::{STABLE, is_expired, is_unreachable};
+use crate::response::error::{STABLE, is_expired, is_silent, is_unreachable};
 
 /// The longest accepted pause that a server requests.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);

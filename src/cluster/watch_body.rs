@@ -1,18 +1,15 @@
 //! The body of a watch response, which may last, but must neither end as soon as it has begun nor fall silent.
 
-use std::error::Error as StdError;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body as HttpBody, Bytes, Frame};
-use kube::runtime::watcher;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::BoxError;
 
-use crate::response::error::STABLE;
+use crate::response::error::{STABLE, Silent};
 
 /// How long a watch may be silent. The API server sends a bookmark about every minute, also if nothing changes
 /// (`defaultBookmarkFrequency` in
@@ -25,35 +22,6 @@ const MAX_SILENCE: Duration = Duration::from_secs(90);
 #[derive(Debug, Error)]
 #[error("the API server, or a proxy in front of it, ends each watch immediately")]
 struct EndedAtOnce;
-
-/// A watch that showed nothing, not even a bookmark.
-#[derive(Debug, Error)]
-#[error(
-    "nothing for {} s, not even a bookmark: the connection is dead, or a proxy holds events back, or the API server runs \
-     with --watch-cache=false",
-    MAX_SILENCE.as_secs()
-)]
-struct Silent;
-
-/// Returns the error of a watch that was silent.
-#[cfg(test)]
-pub(crate) fn silent() -> watcher::Error {
-    watcher::Error::WatchFailed(kube::Error::ReadEvents(io::Error::other(Silent)))
-}
-
-/// Returns whether a watch failed because it was silent.
-pub(crate) fn is_silent(error: &watcher::Error) -> bool {
-    let mut next = Some(error as &(dyn StdError + 'static));
-    while let Some(error) = next {
-        if error.is::<Silent>() {
-            return true;
-        }
-        // The source of such an error is that of the one in it.
-        let inner = error.downcast_ref().and_then(io::Error::get_ref);
-        next = inner.map(|inner| inner as _).or_else(|| error.source());
-    }
-    false
-}
 
 /// A body that fails if it ends within [`STABLE`], or is silent for [`MAX_SILENCE`].
 ///
@@ -93,7 +61,7 @@ where
             Poll::Ready(end) => end.map(|end| end.map_err(Into::into)),
             Poll::Pending => {
                 ready!(self.silence.as_mut().poll(context));
-                Some(Err(Silent.into()))
+                Some(Err(Silent(MAX_SILENCE).into()))
             }
         };
         self.has_ended = true;
@@ -117,6 +85,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
     use kube::client::Body;
+    use kube::runtime::watcher;
     use tokio::time::timeout;
 
     use super::*;

@@ -15,9 +15,9 @@ use crate::cluster::bounded_pages;
 use crate::cluster::node_client::{BOUND, BOUND_PAGE_SIZE};
 use crate::cluster::protobuf::{self, Objects};
 use crate::cluster::watch::{Sign, heard, reporting, watch};
-use crate::cluster::watch_body::is_silent;
 use crate::reconciler::effect::Observation;
 use crate::reconciler::usage::PodObject;
+use crate::response::error::is_silent;
 
 /// A watch that is open for this long without an error shows what is: the API server sends first what was missed. Otherwise
 /// the next bookmark would show it, after a minute or more.

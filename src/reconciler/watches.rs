@@ -10,8 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::time::Instant;
 
 use super::effect::{Now, Watched};
-use crate::cluster::watch_body::is_silent;
-use crate::response::error::{STABLE, describe_watch, is_expired, is_failing, is_missing, is_outage};
+use crate::response::error::{STABLE, describe_watch, is_expired, is_failing, is_missing, is_outage, is_silent};
 
 /// How long a watch may be broken until the process counts as not ready.
 const UNREADY_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -85,7 +84,7 @@ enum Cause {
 }
 
 impl Cause {
-    /// Returns how long the process may serve like this; `None` for ever.
+    /// Returns how long the process may serve like this; `None` forever.
     fn unready_after(self, watched: Watched) -> Option<Duration> {
         match (self, watched) {
             // Without an API server, no replica is better, and the controller continues where it was.

@@ -9,11 +9,21 @@ use kube::client::AuthError;
 use kube::config::KubeconfigError;
 use kube::core::Status;
 use kube::runtime::watcher;
+use thiserror::Error;
 
 use super::credentials::{auth_reason, without_userinfo, yaml_reason};
 
 /// A watch that breaks after this time is considered to have worked: a proxy may end each watch after a minute.
 pub(crate) const STABLE: Duration = Duration::from_secs(5);
+
+/// A watch that showed nothing for so long, not even a bookmark.
+#[derive(Debug, Error)]
+#[error(
+    "nothing for {} s, not even a bookmark: the connection is dead, or a proxy holds events back, or the API server runs \
+     with --watch-cache=false",
+    .0.as_secs()
+)]
+pub(crate) struct Silent(pub(crate) Duration);
 
 /// Returns an error with its causes, each once: "client error (Connect): Connection refused". None of them quotes
 /// credentials.
@@ -111,6 +121,21 @@ fn cause(error: &watcher::Error) -> Option<&kube::Error> {
         | watcher::Error::WatchFailed(cause) => Some(cause),
         watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
+}
+
+/// Returns whether a watch failed because it was silent.
+#[must_use]
+pub fn is_silent(error: &watcher::Error) -> bool {
+    let mut next = Some(error as &(dyn StdError + 'static));
+    while let Some(error) = next {
+        if error.is::<Silent>() {
+            return true;
+        }
+        // The source of such an error is that of the one in it.
+        let inner = error.downcast_ref().and_then(io::Error::get_ref);
+        next = inner.map(|inner| inner as _).or_else(|| error.source());
+    }
+    false
 }
 
 /// Returns whether the API server does not serve the watched resource.

@@ -1,12 +1,16 @@
 //! Watches that stay broken.
 
 use super::*;
-use crate::cluster::watch_body::silent;
+use crate::response::error::Silent;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn forbidden() -> watcher::Error {
     watcher::Error::WatchStartFailed(kube::Error::Api(Box::new(Status { code: 403, ..Status::failure("no", "") })))
+}
+
+fn silent() -> watcher::Error {
+    watcher::Error::WatchFailed(kube::Error::ReadEvents(std::io::Error::other(Silent(Duration::from_secs(90)))))
 }
 
 fn unreachable() -> watcher::Error {
