@@ -39,6 +39,12 @@ impl<'t> Other<'t> {
             Some(Shared { resource, expected: expected?, found: found? })
         })
     }
+
+    /// Returns whether it has an effect that one of ours lacks: another resource, or another field, such as a price.
+    fn does_more_than(&self, ours: &NodeOverlay) -> bool {
+        let is_other = |resource: &String| resources(ours).all(|own| own != resource);
+        resources(self.overlay).any(is_other) || self.overlay.spec.others.values().any(|value| !value.is_null())
+    }
 }
 
 /// A resource that two overlays have.
@@ -104,14 +110,18 @@ fn missing(overlay: &NodeOverlay, others: &[Other<'_>]) -> String {
     let requirements = canonical(&overlay.spec.requirements);
     let alike = others.iter().find_map(|other| {
         let shared = other.shared(overlay).next().filter(|_| other.requirements == requirements)?;
-        Some((other, "", "apply this one, and delete that one", shared))
+        let advice = match other.does_more_than(overlay) {
+            true => format!("apply this one, and remove {} from that one", shared.resource),
+            false => "apply this one, and delete that one".to_owned(),
+        };
+        Some((other, "", advice, shared))
     });
     let own = selection(overlay);
     let broader = || {
         others.iter().find_map(|other| {
             let is_broader = own.as_ref()?.is_within(other.selection.as_ref()?);
             let shared = other.shared(overlay).next().filter(|_| is_broader)?;
-            Some((other, ", which selects more,", "apply this one", shared))
+            Some((other, ", which selects more,", "apply this one".to_owned(), shared))
         })
     };
     match alike.or_else(broader) {
@@ -401,6 +411,35 @@ mod tests {
         assert!(conflict.len() == 1 && conflict[0].starts_with(why), "{conflict:?}");
         let other = json!({"capacity": {"example.com/dongle": null, "example.com/key": 1}});
         assert_eq!(messages(&[own(), foreign(other)]), [""; 0], "another resource");
+    }
+
+    /// Its other effects would be lost.
+    #[test]
+    fn overlay_of_another_that_does_more_is_not_to_be_deleted() {
+        let two = |quantity: u8| json!({"example.com/dongle": quantity, "example.com/key": 3});
+        for (spec, message) in [
+            (json!({"priceAdjustment": null}), "its effect: apply this one, and delete that one"),
+            (
+                json!({"priceAdjustment": "-50%"}),
+                "its effect: apply this one, and remove example.com/dongle from that one",
+            ),
+            (json!({"price": "1.5"}), "its effect: apply this one, and remove example.com/dongle from that one"),
+            (json!({"capacity": two(4)}), "its effect: apply this one, and remove example.com/dongle from that one"),
+            (
+                json!({"capacity": two(5)}),
+                "5 of example.com/dongle, not 4: apply this one, and remove example.com/dongle from that one",
+            ),
+            (
+                json!({"capacity": {"example.com/dongle": 5}}),
+                "5 of example.com/dongle, not 4: apply this one, and delete that one",
+            ),
+        ] {
+            let mut changes = json!({"metadata": {"labels": null}, "spec": {"weight": 9}});
+            json_patch::merge(&mut changes["spec"], &spec);
+            let found = messages(&[overlay("hand", changes)]);
+            let start = "NodeOverlay dongle: it does not exist, and NodeOverlay hand has ";
+            assert_eq!(found, [format!("{start}{message}")], "{spec}");
+        }
     }
 
     #[test]
