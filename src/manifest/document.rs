@@ -47,6 +47,7 @@ pub struct Document {
     pub value: Value,
     source: Arc<Source>,
     locations: Locations,
+    is_item: bool,
 }
 
 /// What cannot be read, where, and why, in one line.
@@ -121,16 +122,21 @@ impl Document {
         SourceLocation::within(&self.source, self.locations.shown_key(path, &self.source))
     }
 
+    /// Returns whether it is a List in a List.
+    pub(super) fn is_nested_list(&self) -> bool {
+        self.is_item && is_list(&self.value)
+    }
+
     /// Returns the bytes of the document in its file.
     pub(super) fn span(&self) -> Span {
         self.locations.whole()
     }
 
-    /// Returns a document, or the items if it is a List.
+    /// Returns a document, or the items if it is a List that has some.
     pub(super) fn flatten(source: &Arc<Source>, value: Value, locations: Locations) -> Vec<Self> {
-        let whole = |value, locations| Self { value, source: Arc::clone(source), locations };
-        let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
-        if !kind.ends_with("List") || !value.get("items").is_some_and(Value::is_array) {
+        let is_item = is_list(&value) && value["items"] != Value::Array(Vec::new());
+        let whole = |value, locations| Self { value, source: Arc::clone(source), locations, is_item };
+        if !is_item {
             return vec![whole(value, locations)];
         }
         let (mut value, mut locations) = (value, locations);
@@ -150,4 +156,9 @@ impl Document {
         }
         items.into_iter().zip(locations.take_items("items")).map(|(v, l)| whole(v, l)).collect()
     }
+}
+
+fn is_list(value: &Value) -> bool {
+    let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+    kind.ends_with("List") && value.get("items").is_some_and(Value::is_array)
 }

@@ -61,6 +61,8 @@ pub trait Trimmed: DeserializeOwned {
     const KIND: &'static str;
     /// The command that prints such a list.
     const COMMAND: &'static str;
+    /// Whether an empty list is an answer: a namespace may have no pod, but a cluster has a node.
+    const MAY_BE_NONE: bool;
 
     /// Returns the kind of the object. Items of a list may have none.
     fn kind(&self) -> Option<&str>;
@@ -69,6 +71,7 @@ pub trait Trimmed: DeserializeOwned {
 impl Trimmed for ApiNode {
     const KIND: &'static str = "Node";
     const COMMAND: &'static str = "kubectl get nodes -o json --show-managed-fields";
+    const MAY_BE_NONE: bool = false;
 
     fn kind(&self) -> Option<&str> {
         self.kind()
@@ -78,6 +81,7 @@ impl Trimmed for ApiNode {
 impl Trimmed for PodObject {
     const KIND: &'static str = "Pod";
     const COMMAND: &'static str = "kubectl get pods -A -o json";
+    const MAY_BE_NONE: bool = true;
 
     fn kind(&self) -> Option<&str> {
         self.pod.kind()
@@ -87,11 +91,19 @@ impl Trimmed for PodObject {
 /// Handles an object, or returns what is invalid.
 type Take<'t, T> = &'t mut dyn FnMut(T) -> Result<(), String>;
 
+/// What a file holds beside the objects that are handled.
+#[derive(Default)]
+struct Beside {
+    has_empty_list: bool,
+    /// The kind of the first list of another kind.
+    other: Option<String>,
+}
+
 /// Reads the objects of one kind from a file (`-`: standard input), and skips other kinds. `take` receives each object
 /// as it is read; its error is reported with the location.
 ///
 /// # Errors
-/// If the file cannot be read, `take` fails, or the file has no such object.
+/// If the file cannot be read, `take` fails, or the file has no such object, and no empty list that is an answer.
 pub fn read<T: Trimmed>(path: &Path, take: &mut dyn FnMut(T) -> Result<(), String>) -> Result<(), FileError> {
     if path.as_os_str() == "-" {
         return read_from("<stdin>", io::stdin().lock(), take);
@@ -158,20 +170,20 @@ fn read_text<T: Trimmed>(name: &str, mut head: Vec<u8>, source: impl Read, take:
         let reason = format!("this is what kubectl describe prints for people: use {}", T::COMMAND);
         return Err(content(name.to_owned(), reason));
     }
-    let mut other = None;
+    let mut beside = Beside::default();
     if text.trim_ascii_start().starts_with(b"{") || text.trim_ascii_start().starts_with(b"[") {
         let rest = BufReader::with_capacity(BUFFER, Cursor::new(text.to_vec()).chain(source));
-        json(name, BufReader::with_capacity(BUFFER, WithoutLogs::new(rest)), &mut take, &mut other)?;
+        json(name, BufReader::with_capacity(BUFFER, WithoutLogs::new(rest)), &mut take, &mut beside)?;
     } else {
         let limits = Limits::default();
         // One byte beyond the limit shows that the file is longer.
         let left = (limits.file + 1).saturating_sub(head.len() as u64);
         let read = source.take(left).read_to_end(&mut head);
         read.map_err(|source| FileError::Read { name: name.to_owned(), source })?;
-        yaml(name, head, &limits, &mut take, &mut other)?;
+        yaml(name, head, &limits, &mut take, &mut beside)?;
     }
-    if count == 0 {
-        let other = other.map(|kind| format!(", but {} {}", article(&kind), excerpt(&kind))).unwrap_or_default();
+    if count == 0 && !(T::MAY_BE_NONE && beside.has_empty_list) {
+        let other = beside.other.map(|kind| format!(", but {} {}", article(&kind), excerpt(&kind))).unwrap_or_default();
         return Err(content(name.to_owned(), format!("no {} found{other}", T::KIND)));
     }
     Ok(())
@@ -211,7 +223,7 @@ fn yaml<T: Trimmed>(
     bytes: Vec<u8>,
     limits: &Limits,
     take: Take<'_, T>,
-    other: &mut Option<String>,
+    beside: &mut Beside,
 ) -> Result<(), FileError> {
     if bytes.len() as u64 > limits.file {
         let most = limits.file >> 20;
@@ -229,7 +241,7 @@ fn yaml<T: Trimmed>(
             Err(unreadable) => Err(content(place(&unreadable.location), unreadable.reason)),
             Ok(document) => {
                 let location = document.location(&manifest::Path::default());
-                let read = ListOrObject { take: &mut *take, other: &mut *other }.deserialize(document.value);
+                let read = ListOrObject { take: &mut *take, beside: &mut *beside }.deserialize(document.value);
                 read.map_err(|error| content(place(&location), error.to_string()))
             }
         };
@@ -245,16 +257,11 @@ pub(super) fn place(location: &SourceLocation) -> String {
     }
 }
 
-/// Reads consecutive objects. `other` is set to the first list of another kind.
-fn json<T: Trimmed>(
-    name: &str,
-    reader: impl BufRead,
-    take: Take<'_, T>,
-    other: &mut Option<String>,
-) -> Result<(), FileError> {
+/// Reads consecutive objects.
+fn json<T: Trimmed>(name: &str, reader: impl BufRead, take: Take<'_, T>, beside: &mut Beside) -> Result<(), FileError> {
     let mut json = serde_json::Deserializer::from_reader(reader);
     loop {
-        ListOrObject { take: &mut *take, other: &mut *other }
+        ListOrObject { take: &mut *take, beside: &mut *beside }
             .deserialize(&mut json)
             .map_err(|error| located(name, error))?;
         match json.end() {
@@ -279,7 +286,7 @@ fn located(name: &str, error: serde_json::Error) -> FileError {
 /// A List or an array, whose items are handled one by one; or a single object.
 struct ListOrObject<'t, T> {
     take: Take<'t, T>,
-    other: &'t mut Option<String>,
+    beside: &'t mut Beside,
 }
 
 impl<'de, T: Trimmed> DeserializeSeed<'de> for ListOrObject<'_, T> {
@@ -298,7 +305,7 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let (mut is_list, mut is_other) = (false, false);
+        let (mut is_empty_list, mut is_other) = (None, false);
         // All fields except the items: for a single object, the whole object.
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
@@ -307,20 +314,20 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
                 map.next_value::<IgnoredAny>()?;
                 is_other = true;
             } else if key == "items" {
-                map.next_value_seed(Items { take: &mut *self.take })?;
-                is_list = true;
+                is_empty_list = Some(map.next_value_seed(Items { take: &mut *self.take })?);
             } else {
                 fields.insert(key, map.next_value()?);
             }
         }
         let other = other_list::<T>(&fields);
-        if is_list {
+        if let Some(is_empty) = is_empty_list {
+            self.beside.has_empty_list |= is_empty;
             // kubectl writes the kind after the items.
             let error = |kind| A::Error::custom(format!("{} {kind}, but {}s are expected", article(kind), T::KIND));
             return other.map_or(Ok(()), |kind| Err(error(kind)));
         }
         if is_other {
-            *self.other = self.other.take().or(other.map(str::to_owned));
+            self.beside.other = self.beside.other.take().or(other.map(str::to_owned));
             return Ok(());
         }
         // Without a kind, as in an archive of a support tool, it is what was asked for.
@@ -333,7 +340,8 @@ impl<'de, T: Trimmed> Visitor<'de> for ListOrObject<'_, T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
-        Items { take: self.take }.visit_seq(items)
+        self.beside.has_empty_list |= Items { take: self.take }.visit_seq(items)?;
+        Ok(())
     }
 }
 
@@ -344,37 +352,40 @@ fn other_list<T: Trimmed>(fields: &Map<String, Value>) -> Option<&str> {
     (item != T::KIND && kind != "List").then_some(kind)
 }
 
+/// The items of a list; returns whether there are none.
 struct Items<'t, T> {
     take: Take<'t, T>,
 }
 
 impl<'de, T: Trimmed> DeserializeSeed<'de> for Items<'_, T> {
-    type Value = ();
+    type Value = bool;
 
-    fn deserialize<D: Deserializer<'de>>(self, decoder: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, decoder: D) -> Result<bool, D::Error> {
         decoder.deserialize_any(self)
     }
 }
 
 impl<'de, T: Trimmed> Visitor<'de> for Items<'_, T> {
-    type Value = ();
+    type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a list of objects of the kind {}", T::KIND)
     }
 
     /// `items: null` is an empty list.
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(true)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<bool, A::Error> {
+        let mut is_empty = true;
         while let Some(object) = items.next_element::<T>()? {
+            is_empty = false;
             if object.kind().is_none_or(|kind| kind == T::KIND) {
                 (self.take)(object).map_err(A::Error::custom)?;
             }
         }
-        Ok(())
+        Ok(is_empty)
     }
 }
 
@@ -388,7 +399,7 @@ impl PodFiles {
     /// Adds the pods in a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or has no pod.
+    /// If the file cannot be read, or has neither a pod nor an empty list.
     pub fn read(&mut self, path: &Path) -> Result<(), FileError> {
         read(path, &mut |pod| {
             self.add(&pod);

@@ -159,6 +159,38 @@ fn node_file_errors_have_a_source_location() {
     }
 }
 
+/// A dump has such a file for each namespace.
+#[test]
+fn pod_file_with_an_empty_list_is_read() {
+    let read = |text: &str| {
+        let mut files = PodFiles::default();
+        let read = read_from("f", text.as_bytes(), &mut |pod: PodObject| {
+            files.add(&pod);
+            Ok(())
+        });
+        read.map_err(|error| error.to_string())
+    };
+    for text in [
+        r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}"#,
+        r#"{"kind": "PodList", "apiVersion": "v1", "items": null}"#,
+        r#"{"apiVersion": "v1", "items": [], "kind": "List"}"#,
+        r#"{"kind": "NodeList", "items": [5]} {"kind": "PodList", "items": []}"#,
+        "apiVersion: v1\nitems: []\nkind: List\n",
+        "[]",
+    ] {
+        assert_eq!(read(text), Ok(()), "{text}");
+    }
+    for (text, says) in [
+        ("{}", "f: no Pod found"),
+        (r#"{"kind": "NodeList", "items": []}"#, "f: no Pod found, but a NodeList"),
+        (r#"{"items": [], "kind": "NodeList"}"#, ": a NodeList, but Pods are expected"),
+        (r#"{"items": [{"kind": "Node"}], "kind": "List"}"#, "f: no Pod found"),
+    ] {
+        let error = read(text).expect_err(text);
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
 #[test]
 fn described_object_is_named_with_the_command_to_use() {
     let node = "Name:               worker-1\nRoles:              <none>\nLabels:             a=b\n";
