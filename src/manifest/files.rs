@@ -85,7 +85,7 @@ fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Res
             Ok(None) => continue,
             Ok(Some(parsed)) => parsed,
             Err(parse_error) => {
-                take(error(parse_error, mentions_rules(raw_document.text)));
+                take(error(parse_error, has_field_of_rules(raw_document.text)));
                 continue;
             }
         };
@@ -102,9 +102,12 @@ fn documents(name: &str, text: String, limits: &Limits, take: &mut dyn FnMut(Res
 }
 
 impl Document {
-    /// Returns an error unless the document is a Kubernetes object.
+    /// Returns an error unless the document is a Kubernetes object that kubectl reads.
     fn checked(self) -> Result<Self, ReadError> {
         let reason = match (self.api_version().is_empty(), self.kind().is_empty()) {
+            (false, false) if self.is_nested_list() => {
+                "a List in a List: kubectl reads lists one level deep; put these items into the outer List"
+            }
             (false, false) => return Ok(self),
             _ if self.value.is_array() => "an array is no Kubernetes object: put its objects into the items of a List",
             (true, true) => "not a Kubernetes object: it needs apiVersion and kind, as text",
@@ -417,15 +420,26 @@ fn has_rules_beside(text: &str, origin: Origin) -> bool {
     has_kind(text) || origin == Origin::Named && has_fields()
 }
 
-/// Returns whether somewhere in a text the field `kind`, in any capitals, has the kind of rules.
+/// Returns whether a text that cannot be read has the kind or the group of rules where a rule has it. Templates of
+/// others name the group elsewhere, such as in a ClusterRole.
+fn has_field_of_rules(text: &str) -> bool {
+    has_kind(text) || has_field(text, "apiVersion", &NodeExtendedResource::group(&()))
+}
+
+/// Returns whether somewhere in a text the field `kind` has the kind of rules.
 fn has_kind(text: &str) -> bool {
-    let kind = NodeExtendedResource::kind(&());
-    let values = text.match_indices(&*kind);
-    let mut before = values.filter_map(|(at, _)| {
-        let field = text.get(..at)?.trim_end_matches([' ', '\t', '"', '\'']).strip_suffix(':')?;
-        Some(field.trim_end_matches([' ', '\t', '"', '\'']))
+    has_field(text, "kind", &NodeExtendedResource::kind(&()))
+}
+
+/// Returns whether somewhere in a text a field, in any capitals, begins with a value.
+fn has_field(text: &str, field: &str, value: &str) -> bool {
+    let mut before = text.match_indices(value).filter_map(|(at, _)| {
+        let key = text.get(..at)?.trim_end_matches([' ', '\t', '"', '\'']).strip_suffix(':')?;
+        Some(key.trim_end_matches([' ', '\t', '"', '\'']).as_bytes())
     });
-    before.any(|field| field.len() >= 4 && field.as_bytes()[field.len() - 4..].eq_ignore_ascii_case(b"kind"))
+    before.any(|key| {
+        key.len().checked_sub(field.len()).is_some_and(|at| key[at..].eq_ignore_ascii_case(field.as_bytes()))
+    })
 }
 
 /// What a file may be meant as.
@@ -468,4 +482,45 @@ fn is_tool_file(path: &Path) -> bool {
 
 fn cannot(what: &str, error: &io::Error) -> String {
     format!("cannot {what} it: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(text: &str) -> Vec<ReadError> {
+        let mut errors = Vec::new();
+        read_text("a.yaml", text.to_owned(), &Limits::default(), &mut |document| errors.extend(document.err()));
+        errors
+    }
+
+    /// Such as the templates of this project's own chart.
+    #[test]
+    fn unreadable_text_may_hold_rules_only_with_a_field_of_rules() {
+        for (text, may_hold_rules) in [
+            ("kind: NodeExtendedResource", true),
+            ("KIND : 'NodeExtendedResource'", true),
+            ("apiVersion: noderesource.dev/v1alpha1", true),
+            ("\"apiversion\": \"noderesource.dev/v1alpha1\"", true),
+            ("rules: [{apiGroups: [noderesource.dev]}]", false),
+            ("labels: {noderesource.dev/protection: 'true'}", false),
+            ("name: nodeextendedresources.noderesource.dev", false),
+            ("# What NodeExtendedResource key needs.", false),
+        ] {
+            let errors = errors(&format!("{text}\nmetadata: {{name: {{{{ .Release.Name }}}}}}\n"));
+            assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+            assert_eq!(errors[0].may_hold_rules, may_hold_rules, "{text}");
+        }
+    }
+
+    #[test]
+    fn list_in_a_list_is_an_error() {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
+        let list = |items: &str| format!("{{apiVersion: v1, kind: List, items: [{items}]}}");
+        assert_eq!(errors(&list(&format!("{pod}, {pod}"))), []);
+        let nested = errors(&list(&format!("{pod}, {}", list(pod))));
+        let reasons: Vec<_> = nested.iter().map(|error| &*error.reason).collect();
+        let reason = "a List in a List: kubectl reads lists one level deep; put these items into the outer List";
+        assert_eq!(reasons, [reason]);
+    }
 }

@@ -29,8 +29,8 @@ pub(super) struct CrossChecks {
     requests: Vec<ResourceRef>,
     /// Problems of single pods, quotas and LimitRanges.
     workloads: Vec<Problem>,
-    /// The limits that LimitRanges supply to containers that have none, by namespace and resource.
-    limit_ranges: HashMap<(String, String), Vec<Quantity>>,
+    /// The limits that LimitRanges supply to containers that have none, each with its namespace, by resource.
+    limit_ranges: HashMap<String, Vec<(String, Quantity)>>,
     /// By resource.
     providers: BTreeMap<String, Vec<Provider>>,
     /// Resources that come from elsewhere.
@@ -89,7 +89,7 @@ impl CrossChecks {
         self.workloads.extend(limits.map(|diagnostic| Problem { diagnostic, limit_missing: None }));
         let namespace = workload::namespace(document);
         for (resource, limit) in namespace_limits::default_limits(document) {
-            self.limit_ranges.entry((namespace.to_owned(), resource)).or_default().push(limit);
+            self.limit_ranges.entry(resource).or_default().push((namespace.to_owned(), limit));
         }
         for provider in providers(document) {
             self.providers.entry(provider.resource.clone()).or_default().push(provider);
@@ -142,12 +142,15 @@ impl CrossChecks {
         self.check_requests(report);
     }
 
-    /// Returns the problem that is left after a LimitRange of the same namespace has set the limit of a Pod.
+    /// Returns the problem that is left after a LimitRange of the same namespace has set the limit of a Pod. An omitted
+    /// namespace may be any: kubectl fills it in.
     fn completed(&self, problem: Problem) -> Option<Diagnostic> {
         let Problem { diagnostic, limit_missing: Some(LimitMissing { namespace, resource, request }) } = problem else {
             return Some(problem.diagnostic);
         };
-        let limits = self.limit_ranges.get(&(namespace, resource.clone())).map_or(&[][..], Vec::as_slice);
+        let is_same = |other: &str| other == namespace || other.is_empty() || namespace.is_empty();
+        let limits = self.limit_ranges.get(&resource).into_iter().flatten();
+        let limits: Vec<_> = limits.filter(|(namespace, _)| is_same(namespace)).map(|(_, limit)| *limit).collect();
         let Some(limit) = limits.first() else { return Some(diagnostic) };
         let message = format!(
             "Invalid value: \"{request}\": must be equal to {resource} limit of {limit}, which a LimitRange supplies"
@@ -240,17 +243,14 @@ impl CrossChecks {
             return;
         }
         let largest = self.largest_quantities();
-        for request in &self.requests {
-            if declared.contains(request.resource.as_str()) {
-                let most = largest.get(request.resource.as_str()).copied().flatten();
+        // Of a resource that is also elsewhere, a node may have more than a rule declares.
+        for request in self.requests.iter().filter(|request| !self.is_elsewhere(&request.resource)) {
+            let resource = request.resource.as_str();
+            if declared.contains(resource) {
+                let most = largest.get(resource).copied().flatten();
                 if let Some(most) = most.filter(|most| request.amount > *most) {
                     report.add(request.unsatisfiable(most));
                 }
-                continue;
-            }
-            let resource = request.resource.as_str();
-            if self.providers.contains_key(resource) || self.external.iter().any(|external| external.includes(resource))
-            {
                 continue;
             }
             let message = format!("no rule in these files declares {resource}");
@@ -264,6 +264,11 @@ impl CrossChecks {
             };
             report.add(request.warning(Code::UndeclaredResource, message, hint));
         }
+    }
+
+    /// Returns whether something other than a rule provides a resource.
+    fn is_elsewhere(&self, resource: &str) -> bool {
+        self.providers.contains_key(resource) || self.external.iter().any(|external| external.includes(resource))
     }
 
     /// Returns the largest declared quantity of each resource; `None` if an invalid rule may declare more.
@@ -330,26 +335,69 @@ mod tests {
     use crate::manifest::{self, Files, Limits};
     use crate::validate::{Code, Validator};
 
+    /// Returns the codes of what a validator finds in a text.
+    fn codes(mut validator: Validator, text: String) -> Vec<Code> {
+        manifest::read_text("a.yaml", text, &Limits::default(), &mut |document| validator.take(document));
+        let report = validator.finish(Files::default());
+        report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
+    }
+
+    fn rule(name: &str, quantity: u32) -> String {
+        format!(
+            "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {{name: {name}}}\n\
+             spec: {{resourceName: example.com/dongle, quantity: {quantity}, nodeNames: [{name}]}}\n---\n"
+        )
+    }
+
+    /// Returns a Pod with these fields besides its name, and with these resources.
+    fn pod(metadata: &str, resources: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: pod{metadata}}}\nspec: {{containers: [{{name: a, image: a, \
+             resources: {{{resources}}}}}]}}\n---\n"
+        )
+    }
+
     #[test]
     fn pod_may_request_what_the_largest_rule_declares() {
-        let rule = |name: &str, quantity: u32| {
+        for (requested, is_found) in [(8, false), (9, true)] {
+            let pod = pod("", &format!("limits: {{example.com/dongle: {requested}}}"));
+            let text = rule("small", 2) + &rule("large", 8) + &rule("middle", 4) + &pod;
+            let expected = if is_found { vec![Code::UnsatisfiableRequest] } else { Vec::new() };
+            assert_eq!(codes(Validator::new().unwrap(), text), expected, "{requested}");
+        }
+    }
+
+    #[test]
+    fn pod_may_request_more_than_a_rule_declares_of_what_is_elsewhere_too() {
+        let text = rule("dongle", 4) + &pod("", "limits: {example.com/dongle: 6}");
+        for external in ["example.com/dongle", "example.com/*"] {
+            let validator = Validator::new().unwrap().external(vec![external.parse().unwrap()]);
+            assert_eq!(codes(validator, text.clone()), []);
+        }
+        let writer = "apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeatureRule\nmetadata: {name: a}\n\
+                      spec: {rules: [{name: a, extendedResources: {example.com/dongle: '8'}}]}\n";
+        assert_eq!(codes(Validator::new().unwrap(), text + writer), [Code::NodeFeatureRule]);
+    }
+
+    /// kubectl fills in the namespace that one of the two omits.
+    #[test]
+    fn limit_range_completes_a_pod_unless_both_name_other_namespaces() {
+        let limits = |metadata: &str| {
             format!(
-                "apiVersion: noderesource.dev/v1alpha1\nkind: NodeExtendedResource\nmetadata: {{name: {name}}}\n\
-                 spec: {{resourceName: example.com/dongle, quantity: {quantity}, nodeNames: [{name}]}}\n---\n"
+                "apiVersion: v1\nkind: LimitRange\nmetadata: {{name: a{metadata}}}\n\
+                 spec: {{limits: [{{type: Container, default: {{example.com/dongle: 1}}}}]}}\n---\n"
             )
         };
-        for (requested, is_found) in [(8, false), (9, true)] {
-            let pod = format!(
-                "apiVersion: v1\nkind: Pod\nmetadata: {{name: pod}}\nspec: {{containers: [{{name: a, image: a, \
-                 resources: {{limits: {{example.com/dongle: {requested}}}}}}}]}}\n"
-            );
-            let mut validator = Validator::new().unwrap();
-            let text = rule("small", 2) + &rule("large", 8) + &rule("middle", 4) + &pod;
-            manifest::read_text("a.yaml", text, &Limits::default(), &mut |document| validator.take(document));
-            let report = validator.finish(Files::default());
-            let found: Vec<_> = report.diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
-            let expected = if is_found { vec![Code::UnsatisfiableRequest] } else { Vec::new() };
-            assert_eq!(found, expected, "{requested}: {report:?}");
+        let (none, lab, desk) = ("", ", namespace: lab", ", namespace: desk");
+        for (of_pod, of_limits, found) in [
+            (none, none, &[][..]),
+            (none, lab, &[]),
+            (lab, none, &[]),
+            (lab, lab, &[]),
+            (lab, desk, &[Code::PodLimitMissing]),
+        ] {
+            let text = rule("dongle", 4) + &limits(of_limits) + &pod(of_pod, "requests: {example.com/dongle: 1}");
+            assert_eq!(codes(Validator::new().unwrap(), text), found, "{of_pod} {of_limits}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! `k8s.io/apimachinery/pkg/api/validation`).
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -12,6 +12,9 @@ use super::schema::Schema;
 use super::violation::Violation;
 use crate::manifest::Path;
 use crate::model::label::{excerpt, is_dns_subdomain, is_label_value, is_qualified_name};
+
+/// The most bytes that the annotations of an object may have, keys and values together.
+const MAX_ANNOTATIONS: usize = 256 << 10;
 
 /// Returns the schema of metadata, from the API's own type.
 ///
@@ -49,7 +52,32 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
             violations.push(not_a_key(&path, Code::MetadataAnnotation, key));
         }
     }
+    violations.extend(check_size(object));
+    violations.extend(["creationTimestamp", "deletionTimestamp"].iter().filter_map(|field| check_time(object, field)));
     violations
+}
+
+fn check_size(object: &Value) -> Option<Violation> {
+    let annotations = entries(object, "annotations");
+    let sizes = annotations.iter().map(|(_, key, value)| key.len() + value.as_str().map_or(0, str::len));
+    if sizes.sum::<usize>() <= MAX_ANNOTATIONS {
+        return None;
+    }
+    let message = format!("Too long: may not be more than {MAX_ANNOTATIONS} bytes");
+    let hint = "keep long texts elsewhere, such as in a ConfigMap".to_owned();
+    let path = Path::from_keys(["metadata", "annotations"]);
+    Some(Violation::new(&path, Code::MaxLength, message).hint(Some(hint)))
+}
+
+fn check_time(object: &Value, field: &str) -> Option<Violation> {
+    // Values of another type are reported by the schema.
+    let value = object.pointer(&format!("/metadata/{field}")).filter(|value| value.is_string())?;
+    if serde_json::from_value::<Time>(value.clone()).is_ok() {
+        return None;
+    }
+    let message = format!("Invalid value: {}: not a time", shown(value));
+    let hint = "remove it: the API server sets it".to_owned();
+    Some(Violation::new(&Path::from_keys(["metadata", field]), Code::Pattern, message).hint(Some(hint)))
 }
 
 fn check_name(object: &Value) -> Vec<Violation> {
@@ -126,6 +154,17 @@ mod tests {
                 json!({"name": "a", "annotations": {"a/b/c": "b"}}),
                 "metadata.annotations[a/b/c] Invalid value: \"a/b/c\": not the key of an annotation",
             ),
+            (json!({"name": "a", "annotations": {"a": "b".repeat((256 << 10) - 1)}}), ""),
+            (
+                json!({"name": "a", "annotations": {"a": "b".repeat(256 << 10)}}),
+                "metadata.annotations Too long: may not be more than 262144 bytes",
+            ),
+            (json!({"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": null}), ""),
+            (
+                json!({"name": "a", "creationTimestamp": "yesterday"}),
+                "metadata.creationTimestamp Invalid value: \"yesterday\": not a time",
+            ),
+            (json!({"name": "a", "deletionTimestamp": ""}), "metadata.deletionTimestamp Invalid value: \"\""),
         ] {
             let violations = check(&json!({"metadata": metadata}));
             let found = violations.iter().map(|violation| format!("{} {}", violation.path, violation.message));

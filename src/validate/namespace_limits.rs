@@ -38,6 +38,7 @@ pub(super) fn check(document: &Document) -> Vec<Diagnostic> {
             check_limit_range_shape(&document.value, &mut errors);
             let items = limit_range_items(document);
             items.iter().for_each(|item| item.check(&mut errors));
+            items.iter().filter(|item| item.is("Container")).for_each(|item| item.check_supplied(&mut warnings));
             if document.value.get("spec").is_some_and(names_extended) {
                 check_types(&items, &mut errors);
             }
@@ -232,6 +233,21 @@ impl Item<'_> {
         }
     }
 
+    /// Reports requests that the API server gives to each container that does not name the resource, without a limit.
+    fn check_supplied(&self, warnings: &mut Vec<Violation>) {
+        let has = |map: &str, name: &str| self.amounts(map).any(|(known, _)| known == name);
+        let names: BTreeSet<_> = self.names().filter(|name| is_extended(name)).collect();
+        for name in names.into_iter().filter(|name| !has("default", name) && !has("max", name)) {
+            let Some(request) = self.default_request(name) else { continue };
+            let map = if has("defaultRequest", name) { "defaultRequest" } else { "min" };
+            let path = self.path.key(map).key(name);
+            let message = "a container that does not name it gets this request without a limit: its pod is rejected";
+            let hint =
+                format!("remove it; or write default: {{{name}: {request}}}, with which every container requests it");
+            warnings.push(Violation::new(&path, Code::PodLimitMissing, message).at_key().hint(Some(hint)));
+        }
+    }
+
     /// Reports claims of volumes without a limit of their storage.
     fn check_storage(&self, errors: &mut Vec<Violation>) {
         let has = |map: &str| self.amounts(map).any(|(name, _)| name == "storage");
@@ -306,6 +322,28 @@ mod tests {
             read_text("a.yaml", text, &Limits::default(), &mut |document| found.extend(references(&document.unwrap())));
             let found: Vec<_> = found.into_iter().map(|(name, path)| format!("{name} {path}")).collect();
             assert_eq!(found, [format!("example.com/a spec.limits[1].{map}[example.com/a]")]);
+        }
+    }
+
+    #[test]
+    fn limit_range_that_supplies_a_request_without_a_limit_is_reported() {
+        for (item, place) in [
+            ("type: Container, min: {example.com/a: 2}", "min"),
+            ("type: Container, defaultRequest: {example.com/a: 2}", "defaultRequest"),
+            ("type: Container, min: {example.com/a: 1}, defaultRequest: {example.com/a: 2}", "defaultRequest"),
+            ("type: Container, min: {example.com/a: 2}, max: {example.com/a: 2}", ""),
+            ("type: Container, min: {example.com/a: 2}, default: {example.com/a: 2}", ""),
+            ("type: Container, min: {cpu: 2}", ""),
+            ("type: Pod, min: {example.com/a: 2}", ""),
+        ] {
+            let text = format!("apiVersion: v1\nkind: LimitRange\nspec: {{limits: [{{{item}}}]}}\n");
+            let mut found = Vec::new();
+            read_text("a.yaml", text, &Limits::default(), &mut |document| found.extend(check(&document.unwrap())));
+            let titles: Vec<_> = found.iter().map(|found| (found.severity, &*found.path)).collect();
+            let path = format!("spec.limits[0].{place}[example.com/a]");
+            let expected = (!place.is_empty()).then_some((Severity::Warning, &*path));
+            assert_eq!(titles, expected.into_iter().collect::<Vec<_>>(), "{item}");
+            assert!(found.iter().all(|found| found.hint.as_ref().unwrap().contains("default: {example.com/a: 2}")));
         }
     }
 }

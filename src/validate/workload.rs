@@ -166,11 +166,15 @@ fn check_containers(spec: &Map<String, Value>, path: &Path, violations: &mut Vec
 
 fn check_pod(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
     if let Some(fields) = pod.spec.as_object() {
-        // Containers have a check of their own, in a pod that is one for sure.
-        let is_other = |field: &str| pod.origin == Origin::Unknown || !CONTAINERS.contains(&field);
-        let others = fields.iter().filter(|(field, _)| is_other(field));
-        check_place(others, &pod.path, pod.origin, violations);
-        check_native_level(fields, &pod.path.key("resources"), violations);
+        // Of other kinds, only templates: elsewhere, resources beside containers may be those of a container that is
+        // not written.
+        if pod.origin != Origin::Unknown || is_template(&pod.path) {
+            // Containers have a check of their own, in a pod that is one for sure.
+            let is_other = |field: &str| pod.origin == Origin::Unknown || !CONTAINERS.contains(&field);
+            let others = fields.iter().filter(|(field, _)| is_other(field));
+            check_place(others, &pod.path, pod.origin, violations);
+            check_native_level(fields, &pod.path.key("resources"), violations);
+        }
         // Other kinds may have fields of these names with another meaning.
         if pod.origin != Origin::Unknown {
             check_pod_level(fields, &pod.path, violations);
@@ -201,25 +205,36 @@ fn check_pod(pod: &Pod<'_>, violations: &mut Vec<Violation>) {
     }
 }
 
+/// Returns whether a path is that of the pod in a template, such as `spec.workerTemplate.spec`.
+fn is_template(path: &Path) -> bool {
+    match path.steps() {
+        [.., Step::Key(template), Step::Key(spec)] => spec == "spec" && template.to_lowercase().ends_with("template"),
+        _ => false,
+    }
+}
+
 /// What to do about a value that is no map in a container.
 const IN_CONTAINER: &str = "write limits: {example.com/dongle: 1} below resources";
 
 /// What to do about an extended resource that is not in a container.
 const FOR_CONTAINER: &str = "write it in limits of the container that uses it";
 
-/// Reports resources that are not where a pod or container has them.
+/// Reports resources that are not where a pod or container has them; in kinds that are unknown here and may have other
+/// fields, only extended ones.
 fn check_place<'t>(
     fields: impl Iterator<Item = (&'t String, &'t Value)>,
     path: &Path,
     origin: Origin,
     violations: &mut Vec<Violation>,
 ) {
+    let is_meant = |amounts: &Value| origin != Origin::Unknown || names_extended(amounts);
     for (field, value) in fields {
-        let has_amounts = ["limits", "requests"].iter().any(|map| value.get(map).is_some_and(Value::is_object));
+        let mut amounts = ["limits", "requests"].into_iter().filter_map(|map| value.get(map));
+        let has_amounts = amounts.any(|amounts| amounts.is_object() && is_meant(amounts));
         let hint = match field.as_str() {
             "resources" => continue,
             _ if has_amounts || has_resources(field, value, origin) => "did you mean resources?",
-            "limits" | "requests" => "write it below resources",
+            "limits" | "requests" if is_meant(value) => "write it below resources",
             name if is_extended(name) => "write it below resources, in limits",
             _ => continue,
         };
@@ -400,5 +415,52 @@ fn check_request(request: &Value, limit: Option<&Value>, path: &Path, violations
             format!("Invalid value: \"{}\": must be equal to {name} limit of {}", excerpt(&text), excerpt(&limit_text));
         let hint = "extended resources cannot be overcommitted: give the limit alone".to_owned();
         violations.push(Violation::new(path, Code::PodRequestsLimits, message).hint(Some(hint)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Limits, read_text};
+    use crate::validate::pods::pods;
+
+    #[test]
+    fn resources_beside_containers_are_reported_only_in_a_template() {
+        let containers = "containers: [{name: a, image: a}]";
+        let resources = "resources: {requests: {ephemeral-storage: 1Gi}, limits: {example.com/dongle: 1}}";
+        for (spec, found) in [
+            (format!("{{{resources}, {containers}}}"), &[][..]),
+            (format!("{{image: a, limits: {{max: 4}}, {resources}, {containers}}}"), &[]),
+            (format!("{{image: a, limits: {{max: 4}}, {resources}}}"), &[]),
+            (format!("{{storage: {{requests: {{storage: 10Gi}}}}, {containers}}}"), &[]),
+            (format!("{{limits: {{example.com/dongle: 1}}, {containers}}}"), &[]),
+            (
+                format!("{{template: {{spec: {{{resources}, {containers}}}}}}}"),
+                &[
+                    "spec.template.spec.resources.limits[example.com/dongle]",
+                    "spec.template.spec.resources.requests[ephemeral-storage]",
+                ],
+            ),
+            (
+                format!("{{workerTemplate: {{spec: {{limits: {{example.com/dongle: 1}}, {containers}}}}}}}"),
+                &["spec.workerTemplate.spec.limits"],
+            ),
+            (format!("{{template: {{spec: {{storage: {{requests: {{storage: 10Gi}}}}, {containers}}}}}}}"), &[]),
+            (
+                "{containers: [{name: a, image: a, limits: {example.com/dongle: 1}, resource: {limits: {cpu: 1}}}]}"
+                    .to_owned(),
+                &["spec.containers[0].limits"],
+            ),
+        ] {
+            let text = format!("apiVersion: example.com/v1\nkind: Shelf\nmetadata: {{name: a}}\nspec: {spec}\n");
+            let mut paths = Vec::new();
+            read_text("a.yaml", text, &Limits::default(), &mut |document| {
+                let document = document.unwrap();
+                let problems = check(&document, &pods(&document));
+                assert!(problems.iter().all(|problem| problem.diagnostic.severity == Severity::Warning));
+                paths.extend(problems.into_iter().map(|problem| problem.diagnostic.path));
+            });
+            assert_eq!(paths, found, "{spec}");
+        }
     }
 }
