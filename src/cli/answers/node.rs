@@ -89,9 +89,13 @@ fn answer(inventory: &Inventory, name: &str, namespace: Option<&str>) -> Result<
     });
     let none = match (&inventory.nodes, &inventory.pods) {
         (Some(_), Some(_)) => {
-            "The node has no extended resources, and no pod on it requests any; names below kubernetes.io are not looked at"
+            "The node has no extended resources, and no pod on it requests any; names below kubernetes.io, which no \
+             rule can declare, are not looked at"
         }
-        (Some(_), None) => "The node has no extended resources; names below kubernetes.io are not looked at",
+        (Some(_), None) => {
+            "The node has no extended resources; names below kubernetes.io, which no rule can declare, are not looked \
+             at"
+        }
         (None, _) => "No pod on the node requests extended resources, if the node exists",
     };
     let state = NodeStateView::of(inventory, &node);
@@ -184,11 +188,12 @@ mod tests {
         bare["status"] = json!({});
         let mut inventory = inventory(&[bare], &[], vec![]);
         let remarks = |inventory: &Inventory| answer(inventory, "node-1", None).unwrap().remarks();
-        let with_pods = "The node has no extended resources, and no pod on it requests any; names below kubernetes.io are \
-                         not looked at";
+        let with_pods = "The node has no extended resources, and no pod on it requests any; names below kubernetes.io, \
+                         which no rule can declare, are not looked at";
         assert_eq!(remarks(&inventory), [with_pods]);
         inventory.pods = None;
-        let without_pods = "The node has no extended resources; names below kubernetes.io are not looked at";
+        let without_pods = "The node has no extended resources; names below kubernetes.io, which no rule can declare, \
+                            are not looked at";
         assert_eq!(remarks(&inventory), [without_pods]);
         inventory.nodes = None;
         let unlisted = "No pod on the node requests extended resources, if the node exists";

@@ -13,7 +13,7 @@ use crate::inspect::inventory::{Inventory, read};
 
 /// Those of NFD, Koordinator and others: the scheduler counts them, and no rule can declare them.
 pub(super) const NO_REQUESTS: &str =
-    "The pod requests no extended resources; names below kubernetes.io are not looked at";
+    "The pod requests no extended resources; names below kubernetes.io, which no rule can declare, are not looked at";
 
 /// Show the extended resources that one pod requests, and what its node has of them
 ///

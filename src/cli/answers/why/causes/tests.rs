@@ -59,8 +59,8 @@ resources.
    Fix: see what else the scheduler says below.
    The scheduler says: 0/1 nodes are available: 1 Insufficient cpu.
 1 pod: e
-   The pod requests no extended resources; names below kubernetes.io are not
-   looked at.
+   The pod requests no extended resources; names below kubernetes.io, which no
+   rule can declare, are not looked at.
 Node by node: `node-resource-advertiser why a -n default`
 ";
     let text = found.text(false);
