@@ -84,6 +84,9 @@ fn prune_of_everything_needs_a_terminal_or_a_flag() {
         (&["prune", "--all", "--yes"], "cannot find a cluster"),
         (&["prune", "--all", "--dry-run"], "cannot find a cluster"),
         (&["prune", "--zeros"], "cannot find a cluster"),
+        // In a pod, its own cluster would be another one.
+        (&["prune", "--all", "--yes", "--cluster", "prod"], "cannot use the kubeconfig"),
+        (&["prune", "--all", "--yes", "--user", "me"], "cannot use the kubeconfig"),
         (&["prune", "--resource", "example.com/dongle"], "there is no terminal to ask on: add --yes, or --dry-run"),
         (&["prune", "--resource", "example.com/dongle", "--yes"], "cannot find a cluster"),
     ] {
