@@ -15,6 +15,7 @@ use crate::inspect::diff::order::NodeName;
 use crate::inspect::diff::reasons;
 use crate::inspect::diff::rules::Rules;
 use crate::model::count::few;
+use crate::model::ledger::Ledger;
 use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
 use crate::planner::{NodePlan, Plan};
@@ -46,7 +47,7 @@ pub(crate) struct Shortage {
     /// Absent if it is unknown what pods use.
     #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
     free: Option<Quantity>,
-    /// The most that the node can have: what it has, or what a rule declares there.
+    /// The most that the node can have: what it has, unless that goes down with its pods, or what a rule declares there.
     #[serde(serialize_with = "as_text")]
     pub(crate) most: Quantity,
     /// Whether a rule declares it, nothing stands in the way, and it is not on the node.
@@ -79,8 +80,18 @@ impl Shortage {
 
     /// Returns whether the node has enough once its pods have ended.
     pub(crate) fn is_freed(&self) -> bool {
-        let present = if self.is_unwritten { self.most } else { self.allocatable };
+        let present = if self.is_unwritten { self.most } else { self.allocatable.min(self.most) };
         present >= self.requested
+    }
+
+    /// Returns whether the node has enough once nothing stands in the way.
+    pub(crate) fn can_be_enough(&self) -> bool {
+        self.most >= self.requested
+    }
+
+    /// Returns whether the value is more than what remains of it, because pods request it.
+    pub(crate) fn goes_down(&self) -> bool {
+        self.most < self.allocatable
     }
 
     /// Returns it as text, without what may differ on each node.
@@ -283,7 +294,7 @@ impl OnNode<'_> {
             requested: quantity,
             allocatable,
             free: self.inventory.pods.as_ref().map(|_| free),
-            most: self.declared(resource).unwrap_or_default().max(allocatable),
+            most: self.most(resource, allocatable),
             is_unwritten: declarations.is_unwritten,
             used,
             unready: rule.and_then(|rule| self.inventory.rules.as_ref()?.unready(rule)),
@@ -293,6 +304,19 @@ impl OnNode<'_> {
             reason: String::new(),
         };
         Some(Shortage { reason: shortage.text(share.capacity), ..shortage })
+    }
+
+    /// Returns the most that the node can have of a resource. A value that the ledger records goes down to what the first rule
+    /// declares, and to none where no rule does.
+    fn most(&self, resource: &str, allocatable: Quantity) -> Quantity {
+        let ledger = Ledger::parse(self.entry.node.ledger.as_deref()).unwrap_or_default();
+        let declaring = self.inventory.declaring_resource(&self.entry.node, resource);
+        let declared = self.declared(resource);
+        match (declaring.first(), ledger.get(resource)) {
+            (Some(rule), Some(_)) if !rule.paused => declared.unwrap_or(allocatable),
+            (None, Some(entry)) if entry.is_leaving => Quantity::default(),
+            _ => declared.unwrap_or_default().max(allocatable),
+        }
     }
 
     /// Returns what the first rule of a resource declares on the node.

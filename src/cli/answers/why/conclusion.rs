@@ -38,6 +38,8 @@ pub(super) struct Circumstances<'c> {
     pub(super) selected: &'static str,
     /// Whether a controller leads, if that is known.
     pub(super) leads: Option<bool>,
+    /// Whether it is known what rules declare.
+    pub(super) knows_rules: bool,
     /// The nodes that the pod names and that do not exist, if it may use no others.
     pub(super) absent: Vec<String>,
     /// Whether the pod may use one node only, which its owner has chosen.
@@ -164,7 +166,8 @@ fn enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
             format!("see that the scheduler {scheduler} runs, which the pod asks for, or change its schedulerName");
         return Conclusion::new(format!("{sentence}. No scheduler has reported on the pod"), fix);
     }
-    if why.scheduler_is_behind() {
+    // Its count is of all nodes.
+    if selected.is_empty() && why.scheduler_is_behind() {
         let sentence = format!("{sentence}, or the scheduler has yet to try again: it saw more nodes with too little");
         return Conclusion::new(sentence, "wait for its next attempt");
     }
@@ -214,18 +217,35 @@ fn not_enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
     let which = format!("{selected}{}", circumstances.which(why));
     let apart = apart(&why.requests, &tried).map(|sentence| {
         let sentence = format!("No node{which} has all that the pod requests: {sentence}");
-        Conclusion::new(sentence, "wait until pods free the rest on one of them, or advertise all on one node")
+        let fix = match tried.iter().any(|node| node.is_freed()) {
+            true => "wait until pods free the rest on one of them, or advertise all on one node",
+            false => "advertise all on one node that has room for the pod",
+        };
+        Conclusion::new(sentence, fix)
     });
-    let apart = apart.or_else(|| too_little_compute(&awaited, selected));
+    let apart = apart.or_else(|| {
+        let is_freed = tried.iter().any(|node| node.is_freed());
+        let awaited: Vec<_> = awaited.into_iter().filter(|node| !is_freed || !node.is_too_small).collect();
+        too_little_compute(&awaited, selected)
+    });
     apart.unwrap_or_else(|| not_free(&tried, &which, circumstances))
 }
 
 /// Some node can have enough, and has too little now.
 fn not_free(tried: &[&WhyNode], which: &str, circumstances: &Circumstances<'_>) -> Conclusion {
     let shortages = || tried.iter().flat_map(|node| &node.shortages);
-    let mut holders: Vec<_> = shortages().filter(|short| short.is_freed()).flat_map(|short| &short.holders).collect();
+    let freed = || tried.iter().filter(|node| node.is_freed());
+    let can_have_all = |node: &&&WhyNode| !node.is_too_small && node.shortages.iter().all(Shortage::can_be_enough);
+    let able = || tried.iter().filter(can_have_all);
+    let mut holders: Vec<_> = freed().flat_map(|node| &node.shortages).flat_map(|short| &short.holders).collect();
     holders.dedup();
     let sentence = format!("No node{which} has enough extended resources free now");
+    if able().next().is_none() && shortages().any(|short| short.is_freed() && !short.holders.is_empty()) {
+        return Conclusion::new(
+            format!("No node{which} will have room for all that the pod requests, however many pods end"),
+            "request less in one pod, or advertise all on one node that has room for it",
+        );
+    }
     if !holders.is_empty() {
         let wait = match circumstances.has_own_node {
             // Their names differ for each pod of a DaemonSet.
@@ -234,13 +254,13 @@ fn not_free(tried: &[&WhyNode], which: &str, circumstances: &Circumstances<'_>) 
         };
         return Conclusion::new(sentence, wait);
     }
-    let hindered = shortages().find(|short| short.most >= short.requested && !short.is_freed());
+    let hindered = shortages().find(|short| short.can_be_enough() && !short.is_freed());
     let Some(Shortage { resource, declarations, rule: Some(rule), .. }) = hindered else {
         return Conclusion::alone(sentence);
     };
     Conclusion::new(
         format!("{sentence}: rule {rule} declares {resource}, and something stands in its way ({declarations})"),
-        format!("remove it; see the rule's status: {}", hint::describe_rule(rule)),
+        format!("see the rule's status: {}", hint::describe_rule(rule)),
     )
 }
 
@@ -306,12 +326,18 @@ fn never(
 ) -> Option<Conclusion> {
     let shortages: Option<Vec<_>> = tried.iter().map(|node| node.shortage(&request.resource.resource)).collect();
     let most = shortages?.into_iter().max_by_key(|shortage| shortage.most)?;
-    if most.most >= most.requested {
+    if most.can_be_enough() {
         return None;
     }
-    let sentence = at_most(most, &format!("{}{}", circumstances.selected, circumstances.which(why)));
+    let which = format!("{}{}", circumstances.selected, circumstances.which(why));
+    let sentence = match circumstances.knows_rules {
+        true => at_most(most, &which),
+        false => at_most_now(most, &which),
+    };
     Some(match &request.invalid_rules[..] {
-        [] if circumstances.has_own_node && most.most.is_zero() => nothing_on_own_node(request, most),
+        [] if circumstances.has_own_node && most.most.is_zero() && !most.goes_down() => {
+            nothing_on_own_node(request, most)
+        }
         [] => elsewhere(why, most, sentence),
         [rule, ..] => Conclusion::new(
             format!("{sentence}, and rule {rule}, which declares it, is invalid"),
@@ -321,12 +347,27 @@ fn never(
 }
 
 /// Returns the most that a node can have.
-fn at_most(Shortage { resource, requested, most, .. }: &Shortage, which: &str) -> String {
+fn at_most(shortage: &Shortage, which: &str) -> String {
+    let Shortage { resource, requested, most, .. } = shortage;
     match most.is_zero() {
+        _ if shortage.goes_down() => format!(
+            "No node{which} will have enough: the pod requests {requested} of {resource}, and {most} are left there once the \
+             pods that use more have ended"
+        ),
         true => format!("No node{which} has {resource}"),
         false => format!(
             "No node{which} can ever have enough: the pod requests {requested} of {resource}, and the most that one has, or \
              that a rule declares there, is {most}"
+        ),
+    }
+}
+
+/// Returns the most that a node has, where it is unknown what rules declare.
+fn at_most_now(Shortage { resource, requested, most, .. }: &Shortage, which: &str) -> String {
+    match most.is_zero() {
+        true => format!("No node{which} has {resource}"),
+        false => format!(
+            "No node{which} has enough: the pod requests {requested} of {resource}, and the most that one has now is {most}"
         ),
     }
 }
@@ -386,6 +427,14 @@ impl WhyNode {
     /// Returns whether the pod may use the node, and it has enough extended resources.
     fn has_enough(&self) -> bool {
         self.allowed && self.enough == Some(true)
+    }
+
+    /// Returns whether the pod fits on the node once its pods have ended.
+    fn is_freed(&self) -> bool {
+        self.allowed
+            && !self.is_too_small
+            && self.shortages.iter().all(Shortage::is_freed)
+            && self.enough == Some(false)
     }
 
     /// Returns whether the node has enough as soon as the controller has written everything.

@@ -74,6 +74,7 @@ impl Question<'_> {
             pod,
             selected: if inventory.is_part { " that -l selects" } else { "" },
             leads,
+            knows_rules: inventory.rules.is_some(),
             has_own_node: placement.own_node().is_some(),
             absent: if absent.len() == named.len() { absent } else { Vec::new() },
             silent_scheduler: is_silent.then(|| placement.scheduler.clone()),
@@ -187,7 +188,9 @@ impl WhyNode {
         let allowed = obstacle.is_none();
         let obstacles = obstacle.map(|obstacle| obstacle.to_string()).into_iter().chain(unready).collect();
         let lacks = question.counted.lacks(name, question.pod);
-        let is_too_small = entry.is_some_and(|entry| question.pod.compute.lacks(entry.compute).next().is_some());
+        // Nothing is lacking where it is unknown what pods use.
+        let is_too_small =
+            !lacks.is_empty() && entry.is_some_and(|entry| question.pod.compute.lacks(entry.compute).next().is_some());
         Self { node: name.to_string(), enough, allowed, lacks, is_too_small, obstacles, reasons, shortages }
     }
 }

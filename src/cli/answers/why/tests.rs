@@ -60,6 +60,11 @@ fn scheduler_that_saw_more_nodes_with_too_little_is_behind() {
         let (found, remarks) = explained(&mut inventory(&nodes, std::slice::from_ref(&pod), vec![]), &pod);
         assert_eq!(found, Verdict::Enough, "{message}: {remarks}");
         assert_eq!(remarks.contains("the scheduler has yet to try again"), is_behind, "{message}: {remarks}");
+        // It counts all nodes, and -l selects some.
+        let mut part = inventory(&nodes, std::slice::from_ref(&pod), vec![]);
+        part.is_part = true;
+        let (_, remarks) = explained(&mut part, &pod);
+        assert!(!remarks.contains("the scheduler has yet to try again"), "{message}: {remarks}");
     }
 }
 
@@ -270,6 +275,23 @@ fn node_that_a_pod_names_by_its_hostname_exists() {
     }
 }
 
+/// Returns a node whose ledger records so many dongles.
+fn held(dongles: &str) -> Value {
+    let mut node = node("node-1", &json!({}), dongles);
+    let ledger = json!({DONGLE: {"quantity": dongles, "rule": "dongle"}}).to_string();
+    node["metadata"]["annotations"] = json!({"noderesource.dev/advertised": ledger});
+    node
+}
+
+#[test]
+fn most_is_what_nodes_have_where_rules_are_unknown() {
+    let asks = asking("8", "", json!({}));
+    let mut inventory = inventory(&[node("node-1", &json!({}), "4")], std::slice::from_ref(&asks), vec![]);
+    inventory.rules = None;
+    let (_, remarks) = explained(&mut inventory, &asks);
+    assert!(remarks.contains("and the most that one has now is 4"), "{remarks}");
+}
+
 #[test]
 fn conclusion_says_whether_waiting_helps() {
     let none = json!({});
@@ -313,6 +335,23 @@ fn conclusion_says_whether_waiting_helps() {
             rules(),
             "No node has enough extended resources free now: rule dongle declares example.com/dongle, and something stands \
              in its way (conflict: written by",
+        ),
+        // Each may be free one day, and never on one node.
+        (
+            vec![keyed("node-1", &none, "4", "0"), keyed("node-2", &none, "0", "4")],
+            vec![used("holder", "node-1")],
+            asking("3", "1", json!({})),
+            vec![],
+            "No node will have room for all that the pod requests, however many pods end\nFix: request less in one pod",
+        ),
+        // The value goes down with the pods.
+        (
+            vec![held("8")],
+            vec![pod("holder", "node-1", "8")],
+            asking("6", "", json!({})),
+            vec![rule("dongle", &json!({"allNodes": true, "quantity": 4}))],
+            "requests 6 of example.com/dongle, and 4 are left there once the pods that use more have ended\nFix: request at \
+             most 4",
         ),
     ] {
         let all = [&pods[..], std::slice::from_ref(&asks)].concat();
@@ -452,7 +491,7 @@ fn unwritten_value_is_waited_for_only_if_it_is_enough_for_the_pod() {
             json!({}),
             vec![],
             "No node has enough extended resources free now: rule key declares example.com/key, and something stands in its \
-             way (paused: not advertised; rule key declares 2)\nFix: remove it; see the rule's status: `kubectl describe \
+             way (paused: not advertised; rule key declares 2)\nFix: see the rule's status: `kubectl describe \
              ner key`",
         ),
         // Once the 4 are written, only 1 of them is free.
