@@ -85,9 +85,35 @@ fn is_in_word(name: &[u8], at: usize) -> bool {
     after > 0 && before.count() + after > SHORTEST
 }
 
+/// Returns whether two names differ as those of one family do: in their numbers, by a part at an end, or in words that are
+/// so short that another letter makes another word, such as `gpu` and `npu`.
 fn is_of_one_family(one: &str, other: &str) -> bool {
+    const SHORTEST: usize = 5;
     let letters = |name: &str| name.replace(|char: char| char.is_ascii_digit(), "");
-    one != other && letters(one) == letters(other)
+    if one == other || letters(one) == letters(other) {
+        return one != other;
+    }
+    let separates = |char: char| !char.is_ascii_alphanumeric();
+    let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    if long.strip_prefix(short).is_some_and(|rest| rest.starts_with(separates))
+        || long.strip_suffix(short).is_some_and(|rest| rest.ends_with(separates))
+    {
+        return true;
+    }
+    let words = |name: &str| {
+        let words = name.split(|char: char| !char.is_ascii_alphabetic()).map(str::to_lowercase);
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
+    };
+    let sorted = |word: &str| {
+        let mut letters: Vec<_> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let (one, other) = (words(one), words(other));
+    let mut differing = one.iter().zip(&other).filter(|(one, other)| one != other).peekable();
+    let is_short =
+        |(one, other): (&String, &String)| one.len().max(other.len()) < SHORTEST && sorted(one) != sorted(other);
+    one.len() == other.len() && differing.peek().is_some() && differing.all(is_short)
 }
 
 #[cfg(test)]
@@ -179,6 +205,14 @@ mod tests {
             ("nvida.com/mig-1g.5gb", Some("nvidia.com/mig-1g.5gb")),
             ("example.com/ttyUSB1", None),
             ("example.com/tyUSB1", Some("example.com/ttyUSB0")),
+            ("nvidia.com/mig-1g.5gb.me", None),
+            ("example.com/npga", None),
+            ("example.com/fgpa", Some("example.com/fpga")),
+            ("example.com/dongle-a", None),
+            ("example.com/my-dongle", None),
+            ("example.com/Dongle", Some("example.com/dongle")),
+            ("nvidia.com/mig_1g.5gb", Some("nvidia.com/mig-1g.5gb")),
+            ("example.com/dongles", Some("example.com/dongle")),
             ("example.com/gpu", None),
             ("limits.example.com/dongle", Some("example.com/dongle")),
             ("request.example.com/dongle", Some("example.com/dongle")),
