@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::args::LeaseArgs;
 use super::error::Error;
@@ -69,8 +69,10 @@ pub(super) async fn run(args: Args) -> Result<(), Error> {
 /// cluster, and two that lead undo each other's changes. In a pod, the namespace is the controller's own.
 async fn refuse_another(client: &Client, lease: &LeaseArgs) -> Result<(), Error> {
     let own = LeaseName { namespace: lease.namespace(client), name: lease.leader_elect_resource_name.clone() };
-    // Without permission to list Leases, nothing is known of others.
-    let leading = leader::leading(client).await.unwrap_or_default();
+    let leading = leader::leading(client).await.unwrap_or_else(|error| {
+        warn!(%error, "cannot see whether the controller of another Lease leads");
+        Vec::new()
+    });
     match leading.into_iter().find(|lease| (&lease.namespace, &lease.name) != (&own.namespace, &own.name)) {
         Some(other) => Err(Error::AnotherController { own, other }),
         None => Ok(()),

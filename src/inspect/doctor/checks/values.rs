@@ -53,7 +53,11 @@ fn finding(rule: &str, resource: &str, nodes: Vec<ObjectName>, leads: Option<boo
     let problem = format!("rule {rule} declares {resource} on {count}");
     let again = hint::command("doctor");
     match leads {
-        Some(false) => Finding::error(nodes, format!("{problem}, and no controller leads"), "start the controller"),
+        Some(false) => {
+            // A prune may hold the Lease, which a controller that starts waits for.
+            let fix = "start the controller, or do what the check leader says of its Lease";
+            Finding::error(nodes, format!("{problem}, and no controller leads"), fix)
+        }
         Some(true) => {
             let fix = format!("run {again} again, since the controller may be about to write it; then see its log");
             Finding::warning(nodes, format!("{problem}, and its status says that all have it"), fix)
