@@ -22,9 +22,26 @@ pub(crate) struct Finding {
     pub(crate) problem: String,
     /// What to do, without a period.
     pub(crate) fix: String,
-    /// The check that finds the cause itself: if it has found something, this is not reported as well.
+    /// What finds the cause itself: if it has, this is not reported as well.
     #[serde(skip)]
-    pub(super) found_by: Option<&'static str>,
+    pub(super) found_by: Option<FoundBy>,
+}
+
+/// The check that finds the cause of a problem.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundBy {
+    pub(super) check: &'static str,
+    /// The resource that the cause is about, if it is about one.
+    pub(super) resource: Option<String>,
+}
+
+impl FoundBy {
+    /// Returns whether a finding of a check is the cause of a problem of this severity.
+    pub(super) fn is(&self, check: &str, cause: &Finding, severity: Severity) -> bool {
+        let is_as_bad = cause.severity == Severity::Error || severity == Severity::Warning;
+        let is_of = |resource: &String| cause.problem.contains(&**resource);
+        self.check == check && is_as_bad && self.resource.as_ref().is_none_or(is_of)
+    }
 }
 
 /// How bad a problem is.
@@ -131,5 +148,26 @@ impl fmt::Display for NotRun {
             Self::Forbidden(action) => write!(f, "you lack permission to {action}"),
             Self::Failed(why) | Self::Unavailable(why) => f.write_str(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_is_of_the_same_resource_and_as_bad() {
+        let by = FoundBy { check: "another-writer", resource: Some("example.com/dongle".to_owned()) };
+        let error = |problem: &str| Finding::error(Vec::new(), problem.to_owned(), "");
+        let warning = Finding::warning(Vec::new(), "x writes example.com/dongle".to_owned(), "");
+        let cause = error("x writes example.com/dongle");
+        assert!(by.is("another-writer", &cause, Severity::Error) && !by.is("ledger", &cause, Severity::Error));
+        assert!(!by.is("another-writer", &error("x writes example.com/key"), Severity::Error));
+        assert!(
+            !by.is("another-writer", &warning, Severity::Error) && by.is("another-writer", &warning, Severity::Warning)
+        );
+        let of_any = FoundBy { resource: None, ..by };
+        assert!(!of_any.is("another-writer", &warning, Severity::Error), "an error remains");
+        assert!(of_any.is("another-writer", &error("x writes example.com/key"), Severity::Error));
     }
 }

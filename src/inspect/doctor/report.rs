@@ -68,11 +68,15 @@ impl Report {
 
     /// Drops what another check has found the cause of.
     fn drop_consequences(&mut self) {
-        let failed = self.checks.iter().filter(|checked| !checked.findings().is_empty());
-        let failed: Vec<_> = failed.map(|checked| checked.check).collect();
+        let causes =
+            self.checks.iter().flat_map(|checked| checked.findings().iter().map(|it| (checked.check, it.clone())));
+        let causes: Vec<_> = causes.collect();
         for checked in &mut self.checks {
             if let CheckResult::Failed { findings } = &mut checked.result {
-                findings.retain(|finding| finding.found_by.is_none_or(|by| !failed.contains(&by)));
+                findings.retain(|finding| {
+                    let by = finding.found_by.as_ref();
+                    !by.is_some_and(|by| causes.iter().any(|(check, cause)| by.is(check, cause, finding.severity)))
+                });
                 if findings.is_empty() {
                     checked.result = CheckResult::Passed;
                 }

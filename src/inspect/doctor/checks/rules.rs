@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::inspect::doctor::finding::{Finding, ObjectName, Outcome, Severity};
+use crate::inspect::doctor::finding::{Finding, FoundBy, ObjectName, Outcome, Severity};
 use crate::inspect::doctor::snapshot::{RuleEntry, Snapshot, known};
 use crate::inspect::hint;
 use crate::model::api::Reason;
@@ -67,7 +67,7 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
     if is_unseen(rule) {
         let problem = "no controller has seen it, or its last edit, yet".to_owned();
         let finding = Finding::warning(vec![object(rule)], problem, "see that a controller runs and leads");
-        return vec![Finding { found_by: Some("leader"), ..finding }];
+        return vec![Finding { found_by: Some(FoundBy { check: "leader", resource: None }), ..finding }];
     }
     let conditions = rule.status.conditions.iter();
     let findings = conditions.filter_map(|condition| {
@@ -75,7 +75,7 @@ fn of_rule(rule: &RuleEntry) -> Vec<Finding> {
         let problem =
             format!("{} is {}, {}: {}", condition.type_, condition.status, condition.reason, condition.message);
         let objects = vec![object(rule)];
-        let found_by = found_by(&condition.reason);
+        let found_by = found_by(&condition.reason, rule);
         Some(Finding { severity, objects, problem, fix: fix(&condition.reason, &rule.name), found_by })
     });
     findings.collect()
@@ -112,14 +112,17 @@ fn advice(reason: Reason) -> Option<&'static str> {
 }
 
 /// Returns the check that finds what a condition reports on the nodes themselves.
-fn found_by(reason: &str) -> Option<&'static str> {
+fn found_by(reason: &str, rule: &RuleEntry) -> Option<FoundBy> {
     let is = |other: Reason| other.as_str() == reason;
-    match reason {
-        _ if is(Reason::InvalidLedger) => Some("ledger"),
-        _ if is(Reason::Conflict) || is(Reason::Contested) => Some("another-writer"),
-        _ if is(Reason::PodsUnavailable) => Some("pods-permission"),
-        _ => None,
-    }
+    let (check, resource) = match reason {
+        _ if is(Reason::InvalidLedger) => ("ledger", None),
+        _ if is(Reason::Conflict) || is(Reason::Contested) => {
+            ("another-writer", rule.resource.as_ref().map(ToString::to_string))
+        }
+        _ if is(Reason::PodsUnavailable) => ("pods-permission", None),
+        _ => return None,
+    };
+    Some(FoundBy { check, resource })
 }
 
 /// Returns how bad a condition is, if it is.
