@@ -212,7 +212,7 @@ impl Answer for Top {
         if !resources.is_empty() {
             let nodes: Vec<_> = nodes.iter().collect();
             remarks.push(format!(
-                "Not shown, because nothing but 0 is left: {} (on {}). To see which zeros can go, and nothing else, run {}",
+                "Not shown, because nothing but 0 is left: {} (on {}). To see all zeros that can go, also others, run {}",
                 few(resources, NAMED_LEFTOVERS, ", "),
                 few(&nodes, NAMED_LEFTOVERS, ", "),
                 hint::remove_zeros(&hint::node_flags(&nodes))
@@ -288,8 +288,8 @@ mod tests {
         let inventory = inventory(&nodes, &[waits], vec![]);
         let found = top(&inventory, SortBy::Resource);
         let text = found.text(true);
-        let footer = "Not shown, because nothing but 0 is left: a.io/old, b.io/old (on w-1, w-2). To see which zeros can \
-                      go, and nothing else, run ";
+        let footer = "Not shown, because nothing but 0 is left: a.io/old, b.io/old (on w-1, w-2). To see all zeros that \
+                      can go, also others, run ";
         let (table, command) = text.split_once(footer).unwrap_or_else(|| panic!("{text}"));
         assert!(table.contains("a.io/wanted") && !table.contains("old"), "{text}");
         for part in ["prune", "--zeros", "--dry-run", "--node w-1", "--node w-2"] {

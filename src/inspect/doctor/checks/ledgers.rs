@@ -82,8 +82,9 @@ pub(super) fn zeros(snapshot: &Snapshot) -> Outcome {
              request it are rejected"
         );
         let names: Vec<_> = nodes.iter().map(|node| &node.name).collect();
-        let fix =
-            format!("run {}, which removes zeros and nothing else", hint::remove_zeros(&hint::node_flags(&names)));
+        let flags = hint::node_flags(&names);
+        let scope = if flags.is_empty() { "on all nodes" } else { "there" };
+        let fix = format!("run {}, which removes all unrecorded zeros {scope}", hint::remove_zeros(&flags));
         Finding::warning(nodes, problem, fix)
     });
     Ok(findings.collect())
