@@ -16,7 +16,7 @@ use crate::support::{permissions, program};
 /// The API group of a resource in the help of a command.
 fn group(resource: &str) -> &'static str {
     match resource {
-        "nodes" | "nodes/status" | "pods" | "events" => "",
+        "nodes" | "nodes/status" | "namespaces" | "pods" | "events" => "",
         "nodeextendedresources" => "noderesource.dev",
         "deviceclasses" => "resource.k8s.io",
         "leases" => "coordination.k8s.io",
@@ -77,6 +77,14 @@ fn command_requests_what_its_help_names_and_nothing_else() {
         cluster.apply(&workload(kind, "default", "work", &json!({})).to_string());
     }
     controller.stop();
+    // A pod that does not count, because it is older than the guard.
+    let mut old = pod("old", "example.com/other", "1");
+    old["metadata"]["labels"] = json!({"app": "old"});
+    cluster.apply(&old.to_string());
+    let guarded = rule("dongle", &json!({})).to_string();
+    let guard = ["guard", "-f", "-", "--pods", "app=old", "--reject-only"];
+    let guard = program::run(&cluster.control_plane.kubeconfig(), &guard, Some(&guarded));
+    cluster.apply(&guard.stdout);
     // Nothing writes this one.
     cluster.apply_rule("key", &json!({"resourceName": "example.com/key"}));
     let mut new = pod("new", "example.com/key", "1");
