@@ -116,7 +116,7 @@ impl Participant {
                     self.newest = self.newest.max(version(lease));
                 }
                 let listed = self.election.listed();
-                // Then it can be written, as far as a process can tell that has no reason to write it.
+                // Then the Lease can be written, as far as a process shows that has no reason to do so itself.
                 let is_renewed = matches!(&event, Event::Apply(lease) if self.election.is_renewed_elsewhere(lease));
                 self.election.observe(event, now, wall);
                 if self.election.listed() && !listed || is_renewed {

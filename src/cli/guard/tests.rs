@@ -64,7 +64,7 @@ fn pod_that_counts_more_than_any_node_has_is_noted() {
 }
 
 #[test]
-fn name_of_any_guard_is_one_of_an_object_and_tells_pods_apart() {
+fn name_of_any_guard_is_one_of_an_object_and_differs_by_pods() {
     let name = |resource: &str, pods: &str| policies::default_name(resource, &pods.parse().unwrap());
     for resource in ["example.com/slot", "example.com/storage_pool", "Example.com/GPU.shared", "a.b/x"] {
         for pods in ["app=x", "a.b/C_d in (E,f), !g", "app=", "app"] {
