@@ -83,7 +83,8 @@ impl DeviceClasses {
     }
 
     fn fail(&mut self, error: &watcher::Error) -> bool {
-        if is_expired(error) {
+        // A watch that ends resumes where it was, and shows nothing if nothing has changed.
+        if is_expired(error) || matches!(error, watcher::Error::WatchFailed(_)) {
             return false;
         }
         let before = self.unreadable.clone();
@@ -108,6 +109,16 @@ mod tests {
     fn forbidden() -> watcher::Result<Event<DeviceClass>> {
         let status = kube::core::Status::failure("no right", "Forbidden").with_code(403);
         Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
+    }
+
+    /// Else classes would be unreadable until one of them changes.
+    #[test]
+    fn watch_that_ends_leaves_classes_readable() {
+        let mut classes = DeviceClasses::default();
+        classes.apply(Ok(Event::InitDone));
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(!classes.apply(Err(watcher::Error::WatchFailed(kube::Error::ReadEvents(reset)))));
+        assert_eq!(classes.unreadable(), None);
     }
 
     #[test]
