@@ -11,10 +11,14 @@ use tower::BoxError;
 
 use crate::response::error::{STABLE, Silent};
 
-/// How long a watch may be silent. The API server sends a bookmark about every minute, also if nothing changes
-/// (`defaultBookmarkFrequency` in
-/// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/cacher.go>).
+/// How long a watch may be silent. The API server sends a bookmark about every minute (`defaultBookmarkFrequency` in
+/// <https://github.com/kubernetes/apiserver/blob/v0.37.1/pkg/storage/cacher/cacher.go>) if it has heard of etcd since: where
+/// nothing changes, by etcd's notifications of progress, every 5 seconds as kubeadm sets it up, and every 10 minutes by
+/// default.
 const MAX_SILENCE: Duration = Duration::from_secs(90);
+
+/// How long a silent watch may still show what has come meanwhile.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A watch that ended at once.
 ///
@@ -32,12 +36,15 @@ pub(super) struct WatchBody<B> {
     begun: Instant,
     /// Until when the next frame must have come.
     silence: Pin<Box<Sleep>>,
+    /// Whether that time is over. A process that was suspended has yet to look at what has come.
+    is_silent: bool,
     has_ended: bool,
 }
 
 impl<B> WatchBody<B> {
     pub(super) fn new(body: B) -> Self {
-        Self { body: Box::pin(body), begun: Instant::now(), silence: Box::pin(sleep(MAX_SILENCE)), has_ended: false }
+        let silence = Box::pin(sleep(MAX_SILENCE));
+        Self { body: Box::pin(body), begun: Instant::now(), silence, is_silent: false, has_ended: false }
     }
 }
 
@@ -55,12 +62,18 @@ where
         }
         let end: Option<Result<Frame<Bytes>, BoxError>> = match self.body.as_mut().poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
+                self.is_silent = false;
                 self.silence.as_mut().reset(Instant::now() + MAX_SILENCE);
                 return Poll::Ready(Some(Ok(frame)));
             }
             Poll::Ready(end) => end.map(|end| end.map_err(Into::into)),
             Poll::Pending => {
                 ready!(self.silence.as_mut().poll(context));
+                if !self.is_silent {
+                    self.is_silent = true;
+                    self.silence.as_mut().reset(Instant::now() + GRACE);
+                    ready!(self.silence.as_mut().poll(context));
+                }
                 Some(Err(Silent(MAX_SILENCE).into()))
             }
         };

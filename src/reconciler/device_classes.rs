@@ -11,7 +11,7 @@ use kube::api::{NotUsed, Object};
 use kube::runtime::watcher::{self, Event};
 use serde::Deserialize;
 
-use crate::response::error::{describe_watch, is_expired, is_not_served};
+use crate::response::error::{describe_watch, is_not_served};
 
 /// The fields of a DeviceClass that the controller reads.
 pub(crate) type DeviceClass = Object<DeviceClassSpec, NotUsed>;
@@ -83,8 +83,8 @@ impl DeviceClasses {
     }
 
     fn fail(&mut self, error: &watcher::Error) -> bool {
-        // A watch that ends resumes where it was, and shows nothing if nothing has changed.
-        if is_expired(error) || matches!(error, watcher::Error::WatchFailed(_)) {
+        // A watch resumes where it was, and shows nothing if nothing has changed.
+        if !matches!(error, watcher::Error::InitialListFailed(_)) {
             return false;
         }
         let before = self.unreadable.clone();
@@ -113,12 +113,17 @@ mod tests {
 
     /// Else classes would be unreadable until one of them changes.
     #[test]
-    fn watch_that_ends_leaves_classes_readable() {
+    fn watch_that_breaks_leaves_classes_readable() {
         let mut classes = DeviceClasses::default();
         classes.apply(Ok(Event::InitDone));
-        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        assert!(!classes.apply(Err(watcher::Error::WatchFailed(kube::Error::ReadEvents(reset)))));
-        assert_eq!(classes.unreadable(), None);
+        let broken = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        for error in [
+            watcher::Error::WatchFailed(kube::Error::ReadEvents(broken())),
+            watcher::Error::WatchStartFailed(kube::Error::Service(broken().into())),
+        ] {
+            assert!(!classes.apply(Err(error)));
+            assert_eq!(classes.unreadable(), None);
+        }
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::response::error::{STABLE, describe_watch, is_expired, is_failing, is_
 
 /// How long a watch may be broken until the process counts as not ready.
 const UNREADY_AFTER: Duration = Duration::from_secs(5 * 60);
+/// How long a watch of nodes may be silent until it counts as broken. A kubelet writes its node's status every five minutes
+/// (`nodeStatusReportFrequency`), and somewhat later at times; bookmarks may be rarer.
+const SILENT_AFTER: Duration = Duration::from_secs(10 * 60);
 /// The pause after which the Lease is given away again; each is twice the previous one. If the watch is broken on every
 /// replica, leadership moves this rarely.
 const MIN_YIELD_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -78,30 +81,30 @@ enum Cause {
     Failing,
     /// The API server does not serve the resource, for any client.
     Missing,
-    /// The API server accepts the watch, and it shows nothing. Lists show every minute or two what has changed.
+    /// The API server accepts the watch of nodes, and it shows nothing. Lists show every minute or two what has changed.
     Silent,
     Other,
 }
 
 impl Cause {
     /// Returns how long the process may serve like this; `None` forever.
-    fn unready_after(self, watched: Watched) -> Option<Duration> {
-        match (self, watched) {
+    fn unready_after(self) -> Option<Duration> {
+        match self {
             // Without an API server, no replica is better, and the controller continues where it was.
-            (Self::Unreachable | Self::Failing, _) => None,
-            // Without a watch cache, which sends bookmarks, rules that nobody edits are silent. Kubelets are not.
-            (Self::Silent, Watched::Rules) => None,
-            (Self::Silent | Self::Missing | Self::Other, _) => Some(UNREADY_AFTER),
+            Self::Unreachable | Self::Failing => None,
+            Self::Silent => Some(SILENT_AFTER),
+            Self::Missing | Self::Other => Some(UNREADY_AFTER),
         }
     }
 
     /// Returns how long the process waits at least until it lets another one lead; `None` if no other one is better.
-    fn yields_after(self, watched: Watched) -> Option<Duration> {
-        match (self, watched) {
-            (Self::Missing, _) | (Self::Silent, Watched::Rules) => None,
+    fn yields_after(self) -> Option<Duration> {
+        match self {
+            Self::Missing => None,
             // Every replica meets an overload, and not the failure of one API server of several.
-            (Self::Failing | Self::Silent, _) => Some(UNREADY_AFTER),
-            (Self::Unreachable | Self::Other, _) => Some(Duration::ZERO),
+            Self::Failing => Some(UNREADY_AFTER),
+            Self::Silent => Some(SILENT_AFTER),
+            Self::Unreachable | Self::Other => Some(Duration::ZERO),
         }
     }
 }
@@ -152,7 +155,12 @@ impl Watches {
         let state = self.state(watched);
         state.conclude(now.instant);
         state.began = None;
-        let first = if is_expired(error) { state.expired.replace(now) } else { Some(now) };
+        let first = match error {
+            error if is_expired(error) => state.expired.replace(now),
+            // Nobody may have edited any, and lists follow that show it.
+            error if is_silent(error) && watched == Watched::Rules => None,
+            _ => Some(now),
+        };
         let Some(first) = first else {
             return Failed { is_first: state.broken.is_none(), is_new: false, message: None };
         };
@@ -171,6 +179,8 @@ impl Watches {
             is_new: before.as_ref().is_none_or(|before| before.message != message),
             message: Some(message.clone()),
         };
+        // Silence alone does not count for so long.
+        let before = before.filter(|before| before.cause != Cause::Silent || cause == Cause::Silent);
         let (since, listed) = before.map_or((first, now.instant), |before| (before.since, before.listed));
         state.broken = Some(Broken { since, listed, message, cause });
         failed
@@ -193,7 +203,7 @@ impl Watches {
     pub(super) fn take_report(&mut self, watched: Watched, now: Instant) -> Option<Report> {
         let state = self.state(watched);
         state.conclude(now);
-        let report = state.report(watched, now);
+        let report = state.report(now);
         let is_new = report != state.reported;
         state.reported.clone_from(&report);
         is_new.then_some(report)
@@ -218,7 +228,7 @@ impl Watches {
     fn next_yield(&self, led_since: Instant, patience: Patience) -> Option<(Instant, Watched)> {
         let broken = Watched::ALL.into_iter().filter_map(|watched| {
             let broken = self.states[watched as usize].broken.as_ref()?;
-            let patience = broken.cause.yields_after(watched)?.max(patience.of(watched));
+            let patience = broken.cause.yields_after()?.max(patience.of(watched));
             // No replica lists faster than one that lists already.
             Some((broken.listed.max(led_since) + patience, watched))
         });
@@ -228,7 +238,7 @@ impl Watches {
 
     /// Returns when time alone changes something; `led_since` and `patience` as above.
     pub(super) fn next_change(&self, led_since: Option<Instant>, patience: Patience, now: Instant) -> Option<Instant> {
-        let states = Watched::ALL.into_iter().filter_map(|watched| self.states[watched as usize].next_change(watched));
+        let states = self.states.iter().filter_map(State::next_change);
         let next_yield = led_since.and_then(|led_since| self.next_yield(led_since, patience));
         states.chain(next_yield.map(|(at, _)| at)).filter(|at| now < *at).min()
     }
@@ -259,15 +269,18 @@ impl State {
         }
     }
 
-    fn report(&self, watched: Watched, now: Instant) -> Report {
+    fn report(&self, now: Instant) -> Report {
         let Some(Broken { since, message, cause, .. }) = &self.broken else { return Report::default() };
-        let is_unready = cause.unready_after(watched).is_some_and(|after| since.instant + after <= now);
+        let is_unready = cause.unready_after().is_some_and(|after| since.instant + after <= now);
+        if *cause == Cause::Silent && !is_unready {
+            return Report::default();
+        }
         Report { broken_since: Some(since.wall), unready: is_unready.then(|| message.clone()) }
     }
 
-    fn next_change(&self, watched: Watched) -> Option<Instant> {
+    fn next_change(&self) -> Option<Instant> {
         let broken = self.broken.as_ref()?;
-        let unready = broken.cause.unready_after(watched).map(|after| broken.since.instant + after);
+        let unready = broken.cause.unready_after().map(|after| broken.since.instant + after);
         // Whichever is in the past has happened.
         let works = self.lasts_from();
         if self.reported.unready.is_some() { works } else { works.into_iter().chain(unready).min() }

@@ -19,8 +19,8 @@ pub(crate) const STABLE: Duration = Duration::from_secs(5);
 /// A watch that showed nothing for so long, not even a bookmark.
 #[derive(Debug, Error)]
 #[error(
-    "nothing for {} s, not even a bookmark: the connection is dead, or a proxy holds events back, or the API server runs \
-     with --watch-cache=false",
+    "nothing for {} s, not even a bookmark: the connection is dead, a proxy holds events back, or nothing changes and etcd \
+     reports its progress rarely",
     .0.as_secs()
 )]
 pub(crate) struct Silent(pub(crate) Duration);
