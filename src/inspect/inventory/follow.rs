@@ -30,7 +30,7 @@ use crate::model::compute::Compute;
 use crate::model::node::object::NodeObject;
 use crate::model::node::{FactNames, Interner};
 use crate::model::pod::object::PodObject;
-use crate::response::error::{describe, describe_watch, list_code};
+use crate::response::error::{describe, describe_watch, is_silent, list_code};
 
 /// How long a burst of changes is collected after its first.
 const BURST: Duration = Duration::from_millis(50);
@@ -247,6 +247,8 @@ impl<K: Ord, V> Kind<K, V> {
                 self.failure = None;
                 self.current.remove(&entry(object).0);
             }
+            // It resumes where it was.
+            Err(error) if is_silent(&error) => {}
             Err(error) => return self.fail(&error),
         }
         Ok(())
