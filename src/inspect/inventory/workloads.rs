@@ -239,6 +239,8 @@ impl Pods {
         let failure = is_true("ReplicaFailure").and_then(|condition| condition.message.clone());
         let (desired, existing) = match (spec.parallelism, status.desired_number_scheduled) {
             (Some(_), _) if spec.suspend || is_true("Complete").or(is_true("Failed")).is_some() => (0, 0),
+            // Once one has succeeded, no other is created.
+            (Some(_), _) if spec.completions.is_none() && status.succeeded > 0 => (status.active, status.active),
             (Some(parallelism), _) => {
                 let missing = spec.completions.map_or(parallelism, |completions| completions - status.succeeded);
                 (parallelism.min(missing), status.active)
@@ -289,6 +291,7 @@ mod tests {
             (json!({"spec": {}, "status": {"desiredNumberScheduled": 4, "currentNumberScheduled": 1}}), 4, 1),
             (json!({"spec": {"parallelism": 5, "completions": 8}, "status": {"active": 2, "succeeded": 4}}), 4, 2),
             (json!({"spec": {"parallelism": 5}, "status": {"active": 2}}), 5, 2),
+            (json!({"spec": {"parallelism": 5}, "status": {"active": 2, "succeeded": 3}}), 2, 2),
             (json!({"spec": {"parallelism": 5, "suspend": true}}), 0, 0),
             (
                 json!({"spec": {"parallelism": 5}, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}),

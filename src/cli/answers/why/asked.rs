@@ -155,7 +155,10 @@ async fn of_workload(client: &Client, kind: &'static Kind, place: &Place) -> Res
 /// Returns what to do about a workload that lacks pods for no known reason.
 fn unexplained(workload: &str, namespace: &str) -> String {
     let describe = hint::kubectl(&format!("describe {workload} -n {namespace}"));
-    format!("no event says why pods of {workload} are missing: they may be about to be created, or see {describe}")
+    format!(
+        "no event says why pods of {workload} are missing: they may be about to be created, wait for earlier ones or be \
+         paused; see {describe}"
+    )
 }
 
 impl Group {
