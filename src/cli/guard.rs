@@ -118,7 +118,7 @@ impl Args {
         let quantity = quantity.ok_or_else(|| GuardError::Quantity(self.quantity.to_string()))?;
         selector::check_pods(&self.pods)?;
         selector::check_namespaces(&self.namespaces)?;
-        let name = self.name.clone().unwrap_or_else(|| policies::default_name(&resource, &self.pods));
+        let name = self.name.clone().unwrap_or_else(|| policies::default_name(&resource, &self.pods, &self.namespaces));
         if !crate::model::label::is_dns_subdomain(&name) {
             return Err(GuardError::Name(name));
         }

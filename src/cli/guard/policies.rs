@@ -39,11 +39,11 @@ pub(super) struct Guard {
     pub(super) namespaces: LabelFilter,
 }
 
-/// Returns the name of the policies for a resource and pods: one for other pods must not replace them.
-pub(super) fn default_name(resource: &str, pods: &LabelFilter) -> String {
+/// Returns the name of the policies for a resource, pods and namespaces: one for others must not replace them.
+pub(super) fn default_name(resource: &str, pods: &LabelFilter, namespaces: &LabelFilter) -> String {
     let fits = |char: char| char.is_ascii_alphanumeric() || char == '.';
     let name: String = resource.chars().map(|char| if fits(char) { char.to_ascii_lowercase() } else { '-' }).collect();
-    let pods = pods.to_string().to_ascii_lowercase().replace("!=", "-not-");
+    let pods = format!("{pods} {namespaces}").to_ascii_lowercase().replace("!=", "-not-");
     let words = pods.split(|char: char| !char.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.fold(format!("guard-{name}"), |name, word| name + "-" + word)
 }

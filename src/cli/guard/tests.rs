@@ -65,7 +65,10 @@ fn pod_that_counts_more_than_any_node_has_is_noted() {
 
 #[test]
 fn name_of_any_guard_is_one_of_an_object_and_differs_by_pods() {
-    let name = |resource: &str, pods: &str| policies::default_name(resource, &pods.parse().unwrap());
+    let name = |resource: &str, pods: &str| {
+        let namespaces = LabelFilter::default();
+        policies::default_name(resource, &pods.parse().unwrap(), &namespaces)
+    };
     for resource in ["example.com/slot", "example.com/storage_pool", "Example.com/GPU.shared", "a.b/x"] {
         for pods in ["app=x", "a.b/C_d in (E,f), !g", "app=", "app"] {
             let name = name(resource, pods);
@@ -74,4 +77,7 @@ fn name_of_any_guard_is_one_of_an_object_and_differs_by_pods() {
     }
     assert_eq!(name("example.com/storage_pool", "app=x"), "guard-example.com-storage-pool-app-x");
     assert_ne!(name("a.b/x", "app=x,size=large"), name("a.b/x", "app=x,size!=large"));
+    let pods = "app=x".parse().unwrap();
+    let of_team = policies::default_name("a.b/x", &pods, &"team=media".parse().unwrap());
+    assert_eq!(of_team, "guard-a.b-x-app-x-team-media");
 }
