@@ -111,8 +111,11 @@ fn is_of_one_family(one: &str, other: &str) -> bool {
     };
     let (one, other) = (words(one), words(other));
     let mut differing = one.iter().zip(&other).filter(|(one, other)| one != other).peekable();
-    let is_short =
-        |(one, other): (&String, &String)| one.len().max(other.len()) < SHORTEST && sorted(one) != sorted(other);
+    let is_plural = |one: &str, other: &str| one.strip_suffix('s') == Some(other);
+    let is_short = |(one, other): (&String, &String)| {
+        let is_meant = sorted(one) == sorted(other) || is_plural(one, other) || is_plural(other, one);
+        one.len().max(other.len()) < SHORTEST && !is_meant
+    };
     one.len() == other.len() && differing.peek().is_some() && differing.all(is_short)
 }
 
@@ -211,6 +214,7 @@ mod tests {
             ("example.com/dongle-a", None),
             ("example.com/my-dongle", None),
             ("example.com/Dongle", Some("example.com/dongle")),
+            ("example.com/fpgas", Some("example.com/fpga")),
             ("nvidia.com/mig_1g.5gb", Some("nvidia.com/mig-1g.5gb")),
             ("example.com/dongles", Some("example.com/dongle")),
             ("example.com/gpu", None),

@@ -39,7 +39,11 @@ impl FoundBy {
     /// Returns whether a finding of a check is the cause of a problem of this severity.
     pub(super) fn is(&self, check: &str, cause: &Finding, severity: Severity) -> bool {
         let is_as_bad = cause.severity == Severity::Error || severity == Severity::Warning;
-        let is_of = |resource: &String| cause.problem.contains(&**resource);
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || "-_.".contains(next));
+        let is_of = |resource: &String| {
+            let found = cause.problem.match_indices(&**resource);
+            found.into_iter().any(|(at, found)| cause.problem.get(at + found.len()..).is_none_or(ends))
+        };
         self.check == check && is_as_bad && self.resource.as_ref().is_none_or(is_of)
     }
 }
@@ -163,6 +167,7 @@ mod tests {
         let cause = error("x writes example.com/dongle");
         assert!(by.is("another-writer", &cause, Severity::Error) && !by.is("ledger", &cause, Severity::Error));
         assert!(!by.is("another-writer", &error("x writes example.com/key"), Severity::Error));
+        assert!(!by.is("another-writer", &error("x writes example.com/dongle-2"), Severity::Error));
         assert!(
             !by.is("another-writer", &warning, Severity::Error) && by.is("another-writer", &warning, Severity::Warning)
         );
