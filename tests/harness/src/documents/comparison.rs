@@ -11,7 +11,8 @@ const AGE_COLUMNS: [&str; 2] = ["AGE", "LAST SEEN"];
 /// Compares a command's exit code, and its output if the page shows it.
 pub fn check(step: &Step, output: &Output) -> Result<()> {
     let Output { stdout, stderr, code } = output;
-    let printed = format!("{stdout}{stderr}");
+    let stderr: Vec<_> = stderr.lines().filter(|line| !is_of_reflector(line)).collect();
+    let printed = format!("{stdout}{}", stderr.join("\n"));
     if let Some(expected) = &step.output {
         let (expected, printed) = (lines(expected), lines(&printed));
         let alike = expected.len() == printed.len()
@@ -31,6 +32,12 @@ pub fn check(step: &Step, output: &Output) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Returns whether a line is kubectl's own log of a watch: `kubectl wait` cancels its watch when it has seen enough, and
+/// sometimes reports that as a warning.
+fn is_of_reflector(line: &str) -> bool {
+    line.starts_with(['I', 'W', 'E']) && line.contains(" reflector.go:") && line.contains("watch ended with error")
 }
 
 /// Returns the non-empty lines with single spaces, and every age and time replaced by the same text.
@@ -118,4 +125,19 @@ fn matches(expected: &str, line: &str) -> bool {
         ends_open = part.is_empty();
     }
     ends_open || rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_of_a_watch_that_kubectl_ends_is_no_output() {
+        let warning =
+            "I1129 18:11:05.251263 5992 reflector.go:664] \"Warning: watch ended with error\" err=\"canceled\"";
+        assert!(is_of_reflector(warning));
+        for line in ["nodeextendedresource.noderesource.dev/dongle condition met", "Error: watch ended with error"] {
+            assert!(!is_of_reflector(line), "{line}");
+        }
+    }
 }
