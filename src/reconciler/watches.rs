@@ -25,8 +25,8 @@ const MAX_YIELD_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// How long a leader waits at least until it lets another process lead because a watch is broken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    pub(super) nodes: Duration,
-    pub(super) rules: Duration,
+    nodes: Duration,
+    rules: Duration,
 }
 
 impl Patience {

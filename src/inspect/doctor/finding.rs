@@ -41,8 +41,8 @@ impl FoundBy {
         let is_as_bad = cause.severity == Severity::Error || severity == Severity::Warning;
         let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || "-_.".contains(next));
         let is_of = |resource: &String| {
-            let found = cause.problem.match_indices(&**resource);
-            found.into_iter().any(|(at, found)| cause.problem.get(at + found.len()..).is_none_or(ends))
+            let mut found = cause.problem.match_indices(&**resource);
+            found.any(|(at, found)| cause.problem.get(at + found.len()..).is_none_or(ends))
         };
         self.check == check && is_as_bad && self.resource.as_ref().is_none_or(is_of)
     }

@@ -18,6 +18,7 @@ use crate::model::count::few;
 use crate::model::ledger::Ledger;
 use crate::model::pod::NodeRequests;
 use crate::model::quantity::Quantity;
+use crate::planner::rules::Rule;
 use crate::planner::{NodePlan, Plan};
 
 /// How many pods and rules a reason names.
@@ -286,7 +287,8 @@ impl OnNode<'_> {
             false => Declarations::default(),
         };
         let declaring = self.inventory.declaring_resource(&self.entry.node, resource);
-        let rule = declaring.first().map(|rule| &rule.name);
+        let first = declaring.first().copied();
+        let rule = first.map(|rule| &rule.name);
         let nominated = reserved.iter().map(|pod| (*pod, pod.requests(resource)));
         let nominated = nominated.filter(|(_, quantity)| !quantity.is_zero());
         let shortage = Shortage {
@@ -294,7 +296,7 @@ impl OnNode<'_> {
             requested: quantity,
             allocatable,
             free: self.inventory.pods.as_ref().map(|_| free),
-            most: self.most(resource, allocatable),
+            most: self.most(resource, first, allocatable),
             is_unwritten: declarations.is_unwritten,
             used,
             unready: rule.and_then(|rule| self.inventory.rules.as_ref()?.unready(rule)),
@@ -306,16 +308,20 @@ impl OnNode<'_> {
         Some(Shortage { reason: shortage.text(share.capacity), ..shortage })
     }
 
-    /// Returns the most that the node can have of a resource. A value that the ledger records goes down to what the first rule
-    /// declares, and to none where no rule does.
-    fn most(&self, resource: &str, allocatable: Quantity) -> Quantity {
+    /// Returns the most that the node can have of a resource, of which this rule declares some there. A value that the ledger
+    /// records goes down to what the rule declares, and one that leaves to none.
+    fn most(&self, resource: &str, rule: Option<&Rule>, allocatable: Quantity) -> Quantity {
+        let declared = rule.and_then(|rule| rule.quantity.known_on(&self.entry.node));
+        let most = declared.unwrap_or_default().max(allocatable);
+        // Only what the node has beyond that can go down.
+        if most == declared.unwrap_or_default() {
+            return most;
+        }
         let ledger = Ledger::parse(self.entry.node.ledger.as_deref()).unwrap_or_default();
-        let declaring = self.inventory.declaring_resource(&self.entry.node, resource);
-        let declared = self.declared(resource);
-        match (declaring.first(), ledger.get(resource)) {
+        match (rule, ledger.get(resource)) {
             (Some(rule), Some(_)) if !rule.paused => declared.unwrap_or(allocatable),
             (None, Some(entry)) if entry.is_leaving => Quantity::default(),
-            _ => declared.unwrap_or_default().max(allocatable),
+            _ => most,
         }
     }
 

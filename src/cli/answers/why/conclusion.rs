@@ -215,16 +215,16 @@ fn not_enough(why: &Why, circumstances: &Circumstances<'_>) -> Conclusion {
         return not_written(unwritten, *leads);
     }
     let which = format!("{selected}{}", circumstances.which(why));
+    let is_freed = tried.iter().any(|node| node.is_freed());
     let apart = apart(&why.requests, &tried).map(|sentence| {
         let sentence = format!("No node{which} has all that the pod requests: {sentence}");
-        let fix = match tried.iter().any(|node| node.is_freed()) {
+        let fix = match is_freed {
             true => "wait until pods free the rest on one of them, or advertise all on one node",
             false => "advertise all on one node that has room for the pod",
         };
         Conclusion::new(sentence, fix)
     });
     let apart = apart.or_else(|| {
-        let is_freed = tried.iter().any(|node| node.is_freed());
         let awaited: Vec<_> = awaited.into_iter().filter(|node| !is_freed || !node.is_too_small).collect();
         too_little_compute(&awaited, selected)
     });
