@@ -93,7 +93,7 @@ mod tests {
     use std::time::Duration;
 
     use axum::body::Body as ResponseBody;
-    use futures::{StreamExt as _, stream};
+    use futures::{FutureExt as _, StreamExt as _, stream};
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
@@ -136,6 +136,28 @@ mod tests {
         });
         let _ = timeout(Duration::from_secs(600), seen).await;
         (begun.load(Ordering::Relaxed), errors)
+    }
+
+    /// A process that was suspended has not read yet what has come.
+    #[tokio::test(start_paused = true)]
+    async fn frame_that_comes_after_a_suspension_ends_the_silence() {
+        let mut polls = 0;
+        let frames = stream::poll_fn(move |context| {
+            polls += 1;
+            match polls {
+                1 | 2 => {
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                _ => Poll::Ready(Some(Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{}"))))),
+            }
+        });
+        let mut body = WatchBody::new(http_body_util::StreamBody::new(frames));
+        let begun = http_body_util::BodyExt::frame(&mut body).now_or_never();
+        assert!(begun.is_none());
+        tokio::time::advance(2 * MAX_SILENCE).await;
+        let frame = http_body_util::BodyExt::frame(&mut body).await.unwrap();
+        assert!(frame.is_ok(), "{frame:?}");
     }
 
     #[tokio::test(start_paused = true)]

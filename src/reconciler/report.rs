@@ -232,11 +232,15 @@ impl Report {
     /// Reports that a watch has failed, and restarts.
     pub(super) fn watch_failed(&mut self, watched: Watched, failed: Failed) {
         // An unreachable API server counts as one restart, however many attempts fail.
-        if failed.is_first {
+        if let Failed::Expired { is_first: true } | Failed::Broken { is_first: true, .. } = failed {
             self.happenings.push(Happening::Restarted { resource: watched.name() });
         }
-        let Some(message) = failed.message else { return self.note([Happening::Expired { watched }]) };
-        if failed.is_new {
+        let (is_new, message) = match failed {
+            Failed::Quiet => return,
+            Failed::Expired { .. } => return self.note([Happening::Expired { watched }]),
+            Failed::Broken { is_new, message, .. } => (is_new, message),
+        };
+        if is_new {
             self.happenings.push(Happening::WatchFailed { message: message.clone() });
         }
         if !self.is_listed[watched as usize] {

@@ -55,8 +55,10 @@ pub(super) struct Watches {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// `None` while the watch works.
+    /// The failure, until a watch that the API server accepts has lasted.
     broken: Option<Broken>,
+    /// The silence, until the watch shows something: an error in between may end it for moments only.
+    silent: Option<Broken>,
     /// When the watch began, if it has not proved to work yet.
     began: Option<Instant>,
     /// When the watch expired first since it worked. Once is normal.
@@ -67,7 +69,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Broken {
     since: Now,
-    /// When a part of a list came last, since the failure.
+    /// When a part of a list came last, since the failure. Those that take the place of a silent watch do not count.
     listed: Instant,
     message: String,
     cause: Cause,
@@ -118,15 +120,24 @@ pub(super) struct Report {
     pub(super) unready: Option<String>,
 }
 
-/// What is new in a failure.
+/// How a watch ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failed {
-    /// Whether the watch had worked until then.
-    pub(super) is_first: bool,
-    /// Whether the message differs from the previous one.
-    pub(super) is_new: bool,
-    /// The error, unless the watch merely expired.
-    pub(super) message: Option<String>,
+pub(super) enum Failed {
+    /// It has shown nothing, and nothing may have changed.
+    Quiet,
+    /// Its version is too old, which is normal once.
+    Expired {
+        /// Whether the watch had worked until then.
+        is_first: bool,
+    },
+    /// It fails.
+    Broken {
+        /// Whether the watch had worked until then.
+        is_first: bool,
+        /// Whether the message differs from the previous one.
+        is_new: bool,
+        message: String,
+    },
 }
 
 impl Watches {
@@ -140,7 +151,9 @@ impl Watches {
         let event = event.map_err(|error| self.failed(watched, &error, now))?;
         let state = self.state(watched);
         match &event {
-            Event::Apply(_) | Event::Delete(_) => state.works(),
+            Event::Apply(_) | Event::Delete(_) => {
+                (state.silent, state.broken, state.began, state.expired) = Default::default();
+            }
             // A list may fail like the previous one, behind its first page, and the watch that follows may be rejected.
             Event::Init => state.began = None,
             Event::InitApply(_) | Event::InitDone => {
@@ -155,35 +168,25 @@ impl Watches {
         let state = self.state(watched);
         state.conclude(now.instant);
         state.began = None;
-        let first = match error {
-            error if is_expired(error) => state.expired.replace(now),
-            // Nobody may have edited any, and lists follow that show it.
-            error if is_silent(error) && watched == Watched::Rules => None,
-            _ => Some(now),
-        };
-        let Some(first) = first else {
-            return Failed { is_first: state.broken.is_none(), is_new: false, message: None };
-        };
+        let first = if is_expired(error) { state.expired.replace(now) } else { Some(now) };
+        let Some(first) = first else { return Failed::Expired { is_first: state.is_well() } };
         let message = format!("{}: {}", watched.name(), describe_watch(error, watched.remedy()));
-        let cause = match error {
-            error if is_silent(error) => Cause::Silent,
+        let is_first = state.is_well();
+        let (failure, cause) = match error {
+            // Nobody may have edited any, and lists follow that show it.
+            error if is_silent(error) && watched == Watched::Rules => return Failed::Quiet,
+            error if is_silent(error) => (&mut state.silent, Cause::Silent),
             // The list took longer than the API server remembers.
-            error if is_failing(error) || is_expired(error) => Cause::Failing,
-            error if is_outage(error) => Cause::Unreachable,
-            error if is_missing(error) => Cause::Missing,
-            _ => Cause::Other,
+            error if is_failing(error) || is_expired(error) => (&mut state.broken, Cause::Failing),
+            error if is_outage(error) => (&mut state.broken, Cause::Unreachable),
+            error if is_missing(error) => (&mut state.broken, Cause::Missing),
+            _ => (&mut state.broken, Cause::Other),
         };
-        let before = state.broken.take();
-        let failed = Failed {
-            is_first: before.is_none(),
-            is_new: before.as_ref().is_none_or(|before| before.message != message),
-            message: Some(message.clone()),
-        };
-        // Silence alone does not count for so long.
-        let before = before.filter(|before| before.cause != Cause::Silent || cause == Cause::Silent);
+        let before = failure.take();
+        let is_new = before.as_ref().is_none_or(|before| before.message != message);
         let (since, listed) = before.map_or((first, now.instant), |before| (before.since, before.listed));
-        state.broken = Some(Broken { since, listed, message, cause });
-        failed
+        *failure = Some(Broken { since, listed, message: message.clone(), cause });
+        Failed::Broken { is_first, is_new, message }
     }
 
     /// Records that the API server has accepted the watch: it works if it lasts.
@@ -193,10 +196,7 @@ impl Watches {
 
     /// Records that the watch has shown something since it began. It may have been an error, so that only silence ends.
     pub(super) fn heard(&mut self, watched: Watched) {
-        let state = self.state(watched);
-        if state.is_silent() {
-            state.works();
-        }
+        self.state(watched).silent = None;
     }
 
     /// Returns the report about a watch, if it has changed.
@@ -212,7 +212,7 @@ impl Watches {
     /// Returns the broken watch because of which a process that has led since `led_since` should let another replica lead,
     /// once.
     pub(super) fn take_yield(&mut self, led_since: Instant, patience: Patience, now: Instant) -> Option<Watched> {
-        if self.states.iter().all(|state| state.broken.is_none()) {
+        if self.states.iter().all(State::is_well) {
             self.yields = 0;
         }
         let (at, watched) = self.next_yield(led_since, patience)?;
@@ -226,8 +226,10 @@ impl Watches {
     }
 
     fn next_yield(&self, led_since: Instant, patience: Patience) -> Option<(Instant, Watched)> {
-        let broken = Watched::ALL.into_iter().filter_map(|watched| {
-            let broken = self.states[watched as usize].broken.as_ref()?;
+        let failures = Watched::ALL
+            .into_iter()
+            .flat_map(|watched| self.states[watched as usize].failures().map(move |broken| (watched, broken)));
+        let broken = failures.filter_map(|(watched, broken)| {
             let patience = broken.cause.yields_after()?.max(patience.of(watched));
             // No replica lists faster than one that lists already.
             Some((broken.listed.max(led_since) + patience, watched))
@@ -238,7 +240,7 @@ impl Watches {
 
     /// Returns when time alone changes something; `led_since` and `patience` as above.
     pub(super) fn next_change(&self, led_since: Option<Instant>, patience: Patience, now: Instant) -> Option<Instant> {
-        let states = self.states.iter().filter_map(State::next_change);
+        let states = self.states.iter().flat_map(State::next_changes);
         let next_yield = led_since.and_then(|led_since| self.next_yield(led_since, patience));
         states.chain(next_yield.map(|(at, _)| at)).filter(|at| now < *at).min()
     }
@@ -249,40 +251,46 @@ impl Watches {
 }
 
 impl State {
-    fn works(&mut self) {
-        (self.broken, self.began, self.expired) = (None, None, None);
+    fn is_well(&self) -> bool {
+        self.failures().next().is_none()
     }
 
-    fn is_silent(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.cause == Cause::Silent)
+    fn failures(&self) -> impl Iterator<Item = &Broken> {
+        self.broken.iter().chain(&self.silent)
     }
 
-    /// Returns when the watch that has begun will have lasted for long enough. One that was silent has to show something.
+    /// Returns when the watch that has begun will have lasted for long enough.
     fn lasts_from(&self) -> Option<Instant> {
-        self.began.filter(|_| !self.is_silent()).map(|began| began + STABLE)
+        self.began.map(|began| began + STABLE)
     }
 
-    /// Ends the outage if the watch has lasted.
+    /// Ends the failure if the watch has lasted.
     fn conclude(&mut self, now: Instant) {
         if self.lasts_from().is_some_and(|from| from <= now) {
-            self.works();
+            (self.broken, self.began, self.expired) = Default::default();
         }
     }
 
     fn report(&self, now: Instant) -> Report {
-        let Some(Broken { since, message, cause, .. }) = &self.broken else { return Report::default() };
-        let is_unready = cause.unready_after().is_some_and(|after| since.instant + after <= now);
-        if *cause == Cause::Silent && !is_unready {
-            return Report::default();
+        let is_unready = |broken: &&Broken| broken.unready_from().is_some_and(|from| from <= now);
+        // An outage may begin with silence.
+        let is_outage = self.broken.as_ref().is_some_and(|broken| broken.cause.unready_after().is_none());
+        let unready = self.failures().find(is_unready).filter(|_| !is_outage);
+        Report {
+            broken_since: self.broken.as_ref().or(unready).map(|broken| broken.since.wall),
+            unready: unready.map(|broken| broken.message.clone()),
         }
-        Report { broken_since: Some(since.wall), unready: is_unready.then(|| message.clone()) }
     }
 
-    fn next_change(&self) -> Option<Instant> {
-        let broken = self.broken.as_ref()?;
-        let unready = broken.cause.unready_after().map(|after| broken.since.instant + after);
-        // Whichever is in the past has happened.
-        let works = self.lasts_from();
-        if self.reported.unready.is_some() { works } else { works.into_iter().chain(unready).min() }
+    /// Returns when time alone changes something.
+    fn next_changes(&self) -> impl Iterator<Item = Instant> {
+        self.failures().filter_map(Broken::unready_from).chain(self.lasts_from().filter(|_| self.broken.is_some()))
+    }
+}
+
+impl Broken {
+    /// Returns from when on the process is not ready.
+    fn unready_from(&self) -> Option<Instant> {
+        self.cause.unready_after().map(|after| self.since.instant + after)
     }
 }

@@ -1,6 +1,7 @@
 //! Watches that stay broken.
 
 use super::*;
+use crate::reconciler::watches::Failed;
 use crate::response::error::Silent;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -186,14 +187,26 @@ fn watch_of_nodes_that_stays_silent_is_broken_until_it_shows_something() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     world.run_until_idle();
     let since = world.now.wall.as_second();
-    for _ in 0..9 {
+    let node = world.nodes["node-0"].clone();
+    for minute in 0..9 {
         world.fail_watch(silent());
+        if minute > 0 {
+            // Lists show what has changed.
+            world.observe(Observation::Node(Ok(Event::Init)));
+            world.observe(Observation::Node(Ok(Event::InitApply(object(node.clone())))));
+            world.observe(Observation::Node(Ok(Event::InitDone)));
+        }
         world.observe(Observation::WatchBegan(Watched::Nodes));
         assert!(world.leads() && !world.is_reported("nodes") && world.readiness().nodes.is_none());
         world.advance(MINUTE);
     }
+    // One of them fails.
+    world.fail_watch(unreachable());
+    world.observe(Observation::WatchBegan(Watched::Nodes));
+    world.advance(Duration::from_secs(10));
+    assert!(!world.is_reported("nodes"));
     world.fail_watch(silent());
-    world.advance(Duration::from_secs(80));
+    world.advance(Duration::from_secs(70));
     assert!(world.metric(&format!("watch_broken_timestamp_seconds{{resource=\"nodes\"}} {since}")));
     assert!(!world.leads(), "kubelets write every five minutes");
     let unready = world.readiness().nodes.unwrap();
@@ -203,17 +216,32 @@ fn watch_of_nodes_that_stays_silent_is_broken_until_it_shows_something() {
     assert!(!world.is_reported("nodes") && world.leads() && world.readiness().nodes.is_none());
 }
 
+/// It keeps the watch open at first. No replica is better.
+#[test]
+fn outage_that_begins_with_silence_leaves_the_process_ready() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    world.renews = false;
+    world.fail_watch(silent());
+    world.seconds_led(20, unreachable);
+    assert!(world.is_reported("nodes"));
+    assert_eq!(world.readiness().nodes, None);
+}
+
 /// etcd reports its progress every ten minutes by default, and nobody edits rules.
 #[test]
 fn quiet_rules_are_not_broken() {
     let mut world = World::leading(1, &[("dongle", 4)]);
     world.run_until_idle();
     for _ in 0..20 {
+        let failed = world.reconciler.watches.shown::<()>(Watched::Rules, Err(silent()), world.now);
+        assert_eq!(failed.err(), Some(Failed::Quiet));
         world.observe(Observation::Rule(Err(silent())));
         world.observe(Observation::WatchBegan(Watched::Rules));
         world.advance(Duration::from_secs(90));
         assert!(world.leads() && !world.is_reported("rules") && world.readiness().rules.is_none());
     }
+    assert!(world.metric("watch_restarts_total{resource=\"rules\"} 0"), "nor is that worth an alert");
     // What is heard may be an error.
     world.observe(Observation::Rule(Err(forbidden())));
     world.observe(Observation::WatchHeard(Watched::Rules));
