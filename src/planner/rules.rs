@@ -164,10 +164,11 @@ impl RuleSet {
         set
     }
 
-    /// Treats each other rule as frozen, because it may exist.
+    /// Treats each other rule as frozen, because it may exist, but for those that are `gone`.
     #[must_use]
-    pub fn among_others(mut self) -> Self {
-        self.known = Some(self.rules.iter().map(|rule| Arc::clone(&rule.name)).collect());
+    pub fn among_others<'a>(mut self, gone: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
+        let names = self.rules.iter().map(|rule| Arc::clone(&rule.name));
+        self.known = Some(names.chain(gone.into_iter().cloned()).collect());
         self
     }
 

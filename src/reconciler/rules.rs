@@ -20,8 +20,8 @@ use crate::model::api::ShrinkPolicy;
 use crate::model::node::FactNames;
 use crate::planner::rules::{Rule, RuleSet};
 use crowding::Crowding;
-use hold::Hold;
 pub(super) use hold::NamedRules;
+use hold::{Existence, Hold};
 pub(crate) use object::RuleObject;
 pub(crate) use observed_status::ObservedStatus;
 pub(super) use state::RuleState;
@@ -127,8 +127,12 @@ impl Rules {
                 if let Some(Listing { rules, deleting }) = &mut self.listing {
                     let (name, mut state) = (object.name_any(), RuleState::new(object));
                     self.by_name.share(&name, &mut state);
-                    let listed = if state.waits_for.is_some() { deleting } else { rules };
+                    let is_deleting = state.waits_for.is_some();
+                    // There may be no memory to know it.
+                    let is_back = !is_deleting && self.hold.is_back(&name);
+                    let listed = if is_deleting { deleting } else { rules };
                     listed.insert(name.into(), state);
+                    self.compile_again_if(is_back);
                 }
                 Seen::nothing()
             }
@@ -237,8 +241,15 @@ impl Rules {
         let was_held = self.hold.deleted(name);
         self.compile_again_if(was_held);
         let Some(old) = self.by_name.remove(name) else {
-            // A list has shown that before, but not why.
-            return if was_held { Seen { enqueue: Enqueue::All, ..Seen::nothing() } } else { Seen::nothing() };
+            // A list has shown that before, but not why; or there was no memory to know it.
+            let is_unknown = self.by_name.is_partial();
+            self.compile_again_if(is_unknown);
+            let enqueue = match was_held {
+                true => Enqueue::All,
+                false if is_unknown => Enqueue::SelectedOrRecorded(Vec::new(), Arc::clone(name)),
+                false => Enqueue::None,
+            };
+            return Seen { enqueue, ..Seen::nothing() };
         };
         let enqueue = self.changed(Some(old), name);
         Seen { enqueue, removed: vec![Arc::clone(name)], ..Seen::nothing() }
@@ -287,16 +298,19 @@ impl Rules {
         let invalid = invalid.filter_map(|(name, state)| Some((Arc::clone(name), state.planned().err()?)));
         let held = self.hold.names().map(|name| (Arc::clone(name), None));
         let set = RuleSet::new(valid, invalid.chain(held));
-        Arc::new(if self.by_name.is_partial() { set.among_others() } else { set })
+        Arc::new(if self.by_name.is_partial() { set.among_others(self.hold.gone()) } else { set })
     }
 
     /// Decides after a complete list whether rules that ledgers name but that do not exist are held for `delay`.
     /// Returns whether nodes must be planned again.
     pub(super) fn hold_missing(&mut self, in_ledgers: &NamedRules, delay: Duration, now: Instant) -> bool {
         let by_name = &self.by_name;
-        // Some may exist for which there is no memory. Nothing is withdrawn then.
-        let exists = |name: &str| by_name.is_partial() || by_name.contains(name);
-        let changed = self.hold.evaluate(in_ledgers, exists, delay, now);
+        let existence = |name: &str| match by_name.contains(name) {
+            true => Existence::Known,
+            false if by_name.is_partial() => Existence::Possible,
+            false => Existence::Missing,
+        };
+        let changed = self.hold.evaluate(in_ledgers, existence, delay, now);
         self.compile_again_if(changed);
         changed
     }

@@ -79,6 +79,15 @@ pub(crate) struct Hold {
     gone: BTreeSet<Arc<str>>,
 }
 
+/// Whether a complete list has a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existence {
+    Known,
+    /// There may have been no memory to know it.
+    Possible,
+    Missing,
+}
+
 /// What ends the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -89,16 +98,27 @@ enum End {
 }
 
 impl Hold {
+    /// Records that a rule that was gone is in a list. Returns whether there was one.
+    pub(super) fn is_back(&mut self, name: &str) -> bool {
+        self.gone.remove(name)
+    }
+
+    /// Returns the rules that are certainly gone.
+    pub(super) fn gone(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.gone.iter()
+    }
+
     /// Decides after a complete list which rules are held. `in_ledgers` are the rules that ledgers name. Returns
     /// whether the held rules have changed.
     pub(super) fn evaluate(
         &mut self,
         in_ledgers: &NamedRules,
-        exists: impl Fn(&str) -> bool,
+        existence: impl Fn(&str) -> Existence,
         delay: Duration,
         now: Instant,
     ) -> bool {
-        self.gone.retain(|name| in_ledgers.contains(name) && !exists(name));
+        self.gone.retain(|name| in_ledgers.contains(name) && existence(name) != Existence::Known);
+        let exists = |name: &str| existence(name) != Existence::Missing;
         let missing = in_ledgers.rules.keys().filter(|name| !exists(name) && !self.gone.contains(*name));
         let missing: BTreeSet<_> = missing.cloned().collect();
         // Held rules stay held when others are back: the rest may follow.
@@ -196,12 +216,16 @@ mod tests {
 
     const DELAY: Duration = Duration::from_secs(300);
 
+    fn known(exists: impl Fn(&str) -> bool) -> impl Fn(&str) -> Existence {
+        move |name| if exists(name) { Existence::Known } else { Existence::Missing }
+    }
+
     fn evaluate(hold: &mut Hold, in_ledgers: &[&str], existing: &[&str], now: Instant) -> usize {
         let mut named = NamedRules::default();
         // Two nodes name each.
         named.add(in_ledgers.iter().copied(), 2);
         let in_ledgers = named;
-        hold.evaluate(&in_ledgers, |name| existing.contains(&name), DELAY, now);
+        hold.evaluate(&in_ledgers, known(|name| existing.contains(&name)), DELAY, now);
         assert_eq!(hold.end.is_some(), hold.len() > 0);
         hold.len()
     }
@@ -226,7 +250,7 @@ mod tests {
             let mut named = NamedRules::default();
             ledgers.iter().for_each(|ledger| named.add(ledger.iter().copied(), 1));
             let mut hold = Hold::default();
-            hold.evaluate(&named, |name| existing.contains(&name), DELAY, now);
+            hold.evaluate(&named, known(|name| existing.contains(&name)), DELAY, now);
             hold.names().filter(|name| !name.starts_with("invented")).count()
         };
         let honest = ["a", "b", "c", "d", "gone"];
@@ -257,13 +281,13 @@ mod tests {
         named.add(["a", "b", "c"], 2);
         let mut hold = Hold::default();
         let exists = |name: &str| !name.starts_with("invented");
-        hold.evaluate(&named, exists, DELAY, now);
+        hold.evaluate(&named, known(exists), DELAY, now);
         assert_eq!(hold.len(), 400);
         assert!(hold.take_due_list(now + DELAY));
-        hold.evaluate(&named, exists, DELAY, now + DELAY);
+        hold.evaluate(&named, known(exists), DELAY, now + DELAY);
         assert_eq!(hold.listed(DELAY, now + DELAY).len(), 400);
         // The kubelet writes them again, and the CRD is recreated.
-        hold.evaluate(&named, |_| false, DELAY, now + DELAY * 2);
+        hold.evaluate(&named, known(|_| false), DELAY, now + DELAY * 2);
         assert_eq!(hold.names().map(|name| &**name).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 

@@ -113,6 +113,32 @@ fn values_of_rules_that_are_not_even_known_stay() {
     assert_eq!(left, 5, "those of the deleted rules are withdrawn");
 }
 
+/// What is certain does not wait until there is room for what is not known.
+#[test]
+fn deletion_that_is_seen_is_carried_out_beside_rules_that_are_not_known() {
+    let mut world = World::with_rules_memory(1 << 20);
+    let names: Vec<_> = (0..20).map(|number| format!("rule-{number:02}")).collect();
+    names.iter().for_each(|name| world.add_rule(name, 0));
+    world.restart(16 * 1024);
+    world.converge();
+    let states = world.reconciler.rules.states();
+    assert!(states.contains("rule-00") && !states.contains("rule-19"));
+    for name in ["rule-00", "rule-19"] {
+        world.delete_rule(name);
+        world.converge();
+        assert_eq!(world.value(name), None, "{name}");
+    }
+    assert!(names[1..19].iter().all(|name| world.value(name) == Some("4")));
+    // It is there again, and there is no room to know it.
+    let rule = world.rules["rule-18"].clone();
+    world.delete_rule("rule-18");
+    world.rules.insert("rule-18".to_owned(), rule);
+    world.list_all();
+    world.converge();
+    assert!(!world.reconciler.rules.states().contains("rule-18"));
+    assert_eq!(world.value("rule-18"), Some("4"));
+}
+
 /// The state of each rule on each node takes memory, too.
 #[test]
 fn youngest_of_rules_that_select_too_many_nodes_are_stalled() {
