@@ -111,7 +111,15 @@ impl Failures {
         if most < chosen.len() && chosen.iter().any(Change::is_repair) {
             chosen.retain(Change::is_repair);
         }
-        chosen.truncate(most);
+        if most < chosen.len() {
+            // Whoever declares much that is rejected is served after others.
+            let mut rejected = BTreeMap::<&str, usize>::new();
+            for subject in self.subjects.keys() {
+                *rejected.entry(domain(subject)).or_default() += 1;
+            }
+            chosen.sort_by_key(|change| rejected.get(domain(&change.subject)).copied());
+            chosen.truncate(most);
+        }
     }
 
     /// Returns the earliest time to send a change. A repair that has not failed yet does not wait: a pod's life may
@@ -237,6 +245,12 @@ impl Failures {
     pub(crate) fn cause(&self) -> Option<Cause> {
         self.node.as_ref().map(|failure| failure.cause)
     }
+}
+
+/// Returns the domain of a resource.
+fn domain(subject: &Subject) -> &str {
+    let name = subject.name();
+    name.split_once('/').map_or(name, |(domain, _)| domain)
 }
 
 /// Returns the changes of a plan in units that are never split: single changes, or all if the ledger is discarded.

@@ -211,6 +211,32 @@ fn rejected_resource_among_many_is_found_in_few_patches() {
     assert_eq!([world.ready("r099"), world.ready("r100")], ["True Advertised", "False PatchFailed"]);
 }
 
+/// I9: one author, whose 500 values are all rejected, and another one, whose value is named after them.
+#[test]
+fn rejected_values_of_one_domain_do_not_delay_another_domain() {
+    let mut world = World::leading(1, &[]);
+    world.run_until_idle();
+    world.watching = false;
+    for number in 0..500 {
+        let resource = format!("a.example.com/r{number:03}");
+        world.set_rule(&format!("r{number:03}"), json!({"resourceName": resource}));
+    }
+    world.set_rule("other", json!({"resourceName": "b.example.com/seat"}));
+    world.list_all();
+    let (mut patches, mut found) = (0, None);
+    world.answer_all(|world, node, patch| {
+        patches += 1;
+        let text = serde_json::to_string(patch).unwrap();
+        if text.contains("a.example.com~1") {
+            return Reply::Rejected("a policy".to_owned());
+        }
+        found.get_or_insert(patches);
+        world.apply(node, patch)
+    });
+    assert_eq!(found, Some(10), "after nine with ever fewer of the others");
+    assert!(world.ledger("node-0").unwrap().contains("b.example.com/seat"));
+}
+
 /// The next edit of what was rejected, and what somebody else has written since, waits for nothing.
 #[test]
 fn rejection_is_forgotten_once_the_resource_is_as_declared() {
