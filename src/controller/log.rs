@@ -125,7 +125,7 @@ fn log_of_process(happening: &Happening) {
 
 fn log_start(node: &str, start: Start, protection: &protection::State) {
     match start {
-        Start::Kept => info!(%node, "the node rebooted, and recorded values were kept"),
+        Start::Kept | Start::Untouched => info!(%node, "the node rebooted, and recorded values were kept"),
         Start::Reset if matches!(protection, protection::State::Present(_) | protection::State::Static(_)) => {
             warn!(%node, "the kubelet reset recorded values despite the policy: {protection}");
         }

@@ -227,7 +227,7 @@ impl Metrics {
     pub(super) fn count(&self, happening: &Happening) {
         match happening {
             Happening::Started { start, is_counted: true, .. } => {
-                let values = if *start == Start::Kept { KEPT } else { RESET };
+                let values = if *start == Start::Reset { RESET } else { KEPT };
                 self.kubelet_starts.get_or_create(&values).inc();
             }
             Happening::Answered { result } => _ = self.patches.get_or_create(&[("result", *result)]).inc(),

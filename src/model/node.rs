@@ -264,6 +264,21 @@ impl Node {
         self.managers.get(resource)
     }
 
+    /// Returns whether a kubelet has written a value of the controller since `before`, and admission has kept the value: a
+    /// kubelet that writes an equal one does not become its manager.
+    pub(crate) fn kept_from_kubelet(&self, before: &Self) -> bool {
+        let values = |node: &Self, resource: &str| {
+            [&node.capacity, &node.allocatable].map(|map| map.as_ref()?.get(resource).map(str::to_owned))
+        };
+        let is_kept = |managers: &ResourceManagers| {
+            let resource = managers.resource();
+            managers.are_kubelets()
+                && before.managers.get(resource).is_some_and(ResourceManagers::are_own)
+                && values(self, resource) == values(before, resource)
+        };
+        self.managers != before.managers && self.managers.iter().any(is_kept)
+    }
+
     /// Returns the last manager of a resource that is not the controller.
     #[must_use]
     pub fn other_manager(&self, resource: &str) -> Option<&FieldManager> {

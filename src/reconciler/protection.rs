@@ -16,8 +16,11 @@ use crate::response::error::{describe_watch, is_not_served};
 /// Whether recorded values were kept when a kubelet started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// They were kept.
+    /// A kubelet wrote over them, and they were kept.
     Kept,
+    /// They are there, and no kubelet is known to have written over them: it does not where the files of a device plugin
+    /// have outlived the reboot (`ManagerImpl` of the kubelet's `devicemanager`).
+    Untouched,
     /// The kubelet set some of them to 0.
     Reset,
 }
@@ -94,7 +97,7 @@ impl State {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Present(_) => "present",
-            Self::Absent(_) => "absent",
+            Self::Absent(_) | Self::Static(Some(Start::Reset)) => "absent",
             Self::Static(_) => "static",
             Self::Unexpected => "none",
             Self::NotServed => "not_served",
@@ -109,7 +112,7 @@ impl fmt::Display for State {
             Self::Present(policy) => {
                 write!(f, "the policy {policy} keeps recorded values when a kubelet resets them")
             }
-            Self::Static(Some(Start::Kept)) => f.write_str(
+            Self::Static(Some(Start::Kept | Start::Untouched)) => f.write_str(
                 "the API has no policy, and the last kubelet that started kept its values: a file of the API server \
                  has the policy",
             ),
@@ -172,6 +175,9 @@ impl Protection {
 
     /// Records the start of a kubelet after a reboot. Returns whether the state has changed.
     pub(super) fn started(&mut self, start: Start) -> bool {
+        if start == Start::Untouched {
+            return false;
+        }
         let before = self.state();
         let by_the_api = self.expected == ExpectedPolicy::Auto && matches!(self.in_api(), State::Present(_));
         self.start = (!by_the_api).then_some(start);
@@ -294,10 +300,11 @@ mod tests {
         for (expected, names) in [
             (ExpectedPolicy::Auto, ["absent", "static", "absent"]),
             (ExpectedPolicy::Api, ["absent"; 3]),
-            (ExpectedPolicy::Static, ["static"; 3]),
+            (ExpectedPolicy::Static, ["static", "static", "absent"]),
             (ExpectedPolicy::None, ["none"; 3]),
         ] {
             let mut protection = empty(expected);
+            assert!(!protection.started(Start::Untouched), "that shows nothing");
             let mut seen = vec![protection.state().name()];
             for start in [Start::Kept, Start::Reset] {
                 protection.started(start);

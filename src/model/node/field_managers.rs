@@ -249,6 +249,10 @@ impl FieldManagers {
         Arc::as_ptr(&self.0).addr()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ResourceManagers> {
+        self.0.iter()
+    }
+
     /// Returns the managers of a resource, if managedFields name any.
     #[must_use]
     pub fn get(&self, resource: &str) -> Option<&ResourceManagers> {
@@ -268,6 +272,10 @@ impl FieldManagers {
 }
 
 impl ResourceManagers {
+    pub(super) fn resource(&self) -> &str {
+        &self.resource
+    }
+
     /// Returns whether the controller, and no other manager, owns the value in both maps.
     #[must_use]
     pub fn are_own(&self) -> bool {

@@ -36,8 +36,8 @@ pub(crate) struct NodeState {
     /// Whether this process has withdrawn a value from it: a value that appears again may be less than what
     /// long-running pods request.
     pub(crate) has_withdrawn: bool,
-    /// Whether a kubelet was observed to reset recorded values since the last observed boot.
-    is_reset: bool,
+    /// What a kubelet was observed to write over recorded values since the last observed boot.
+    written_over: Option<Start>,
     /// What the ledger used to record.
     pub(crate) released: Released,
     /// Whether the ledger cannot be read, and that is reported.
@@ -79,7 +79,7 @@ impl NodeState {
             is_rollout: false,
             follows_pods: false,
             has_withdrawn: false,
-            is_reset: false,
+            written_over: None,
             released: Released::default(),
             is_blocked: false,
             work: None,
@@ -109,15 +109,22 @@ impl NodeState {
     pub(crate) fn observe_start(&mut self, before: &Node) -> Option<Start> {
         let (now, is_as_before) = (&self.node, before.allocatable == self.node.allocatable);
         if !is_as_before && has_resets(now) && !has_resets(before) {
-            self.is_reset = true;
+            self.written_over = Some(Start::Reset);
             return Some(Start::Reset);
+        }
+        if now.kept_from_kubelet(before) {
+            self.written_over.get_or_insert(Start::Kept);
         }
         let boots = [&before.boot_id, &self.node.boot_id];
         if boots[0] == boots[1] || boots.iter().any(|boot| boot.is_empty()) {
             return None;
         }
-        let is_reset = std::mem::take(&mut self.is_reset);
-        (!is_reset && self.node.ledger.is_some()).then_some(Start::Kept)
+        match self.written_over.take() {
+            // It was counted when it was observed.
+            Some(Start::Reset) => None,
+            None if self.node.ledger.is_none() => None,
+            written_over => Some(written_over.unwrap_or(Start::Untouched)),
+        }
     }
 
     /// Returns whether a patch whose response was lost after `since` may still be applied.

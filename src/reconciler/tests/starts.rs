@@ -1,6 +1,8 @@
 //! What came of recorded values when a kubelet started.
 
+use super::world::DONGLE;
 use super::*;
+use crate::model::node::heartbeats;
 
 fn boot(world: &mut World, boot: &str) {
     world.edit_node("node-0", |node| node["status"]["nodeInfo"] = json!({"bootID": boot}));
@@ -11,6 +13,15 @@ fn starts(world: &World) -> (u64, u64) {
     let starts = &world.metrics().kubelet_starts;
     let count = |values| starts.get_or_create(&[("values", values)]).get();
     (count("kept"), count("reset"))
+}
+
+/// Shows who manages the value, which stays as it is.
+fn manage(world: &mut World, manager: &str) {
+    let fields = json!({format!("f:{DONGLE}"): {}});
+    let status = json!({"f:status": {"f:capacity": fields, "f:allocatable": fields}});
+    world.edit_node("node-0", |node| {
+        node["metadata"]["managedFields"] = json!([heartbeats("k3s"), {"manager": manager, "fieldsV1": status}]);
+    });
 }
 
 fn leading() -> World {
@@ -35,6 +46,25 @@ fn boot_without_a_reset_has_kept_the_values() {
     world.run_until_idle();
     boot(&mut world, "last");
     assert_eq!(starts(&world), (3, 0));
+}
+
+/// A kubelet resets nothing where the files of a device plugin have outlived the reboot.
+#[test]
+fn boot_shows_a_policy_in_a_file_only_if_the_kubelet_wrote_over_a_value() {
+    let mut world = leading();
+    let is_static = |world: &World| world.metric("protection{state=\"static\"} 1");
+    for kind in [protection::Kind::Policy, protection::Kind::Binding] {
+        world.observe(Observation::Protection(kind, Ok(Event::InitDone)));
+    }
+    manage(&mut world, crate::model::api::FIELD_MANAGER);
+    boot(&mut world, "second");
+    assert!(!is_static(&world) && starts(&world) == (1, 0));
+    // Admission keeps what the kubelet writes over.
+    manage(&mut world, "k3s");
+    boot(&mut world, "third");
+    assert!(is_static(&world) && starts(&world) == (2, 0));
+    boot(&mut world, "fourth");
+    assert!(is_static(&world) && starts(&world) == (3, 0), "it may own the value since");
 }
 
 #[test]
