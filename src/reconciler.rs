@@ -179,7 +179,7 @@ impl Reconciler {
                 self.report.note(lost);
             }
             Completion::ConfinementTested { number, reply } => {
-                let result = self.confinement.tested(number, reply);
+                let result = self.confinement.tested(number, reply, now.instant);
                 self.report.note([Happening::ConfinementTested { result }]);
             }
         }

@@ -18,6 +18,10 @@ use crate::response::error::chain;
 /// The time between two questions. Each opens a connection, for which a Service chooses another replica.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a policy may be in another state at first: it takes effect a moment after the installation, and the controller tests
+/// that again.
+const GRACE: Duration = Duration::from_secs(15);
+
 /// Ask the replicas whether one leads, and whether the policies are in force
 ///
 /// health reads /metrics until the leader answers. Exits with 1 if none does in time, or if a state is another one.
@@ -68,12 +72,16 @@ pub enum HealthError {
 /// Returns the states to print.
 pub(super) async fn run(args: Args) -> Result<String, HealthError> {
     let uri = metrics_of(args.address.clone());
-    let deadline = Instant::now() + args.timeout;
+    let begun = Instant::now();
+    let deadline = begun + args.timeout;
     loop {
         let answer = timeout_at(deadline, get(&uri)).await.unwrap_or_else(|_| Err("it takes too long".to_owned()));
         let states = answer.and_then(|metrics| States::of(&metrics).ok_or_else(|| "a standby answered".to_owned()));
         let last = match states {
-            Ok(states) if states.are_known() => return states.expect(&args),
+            Ok(states) if states.are_known() => match states.expect(&args) {
+                Err(error) if begun.elapsed() < GRACE && Instant::now() + INTERVAL < deadline => error.to_string(),
+                result => return result,
+            },
             Ok(States { confinement, protection }) => {
                 format!("the leader's confinement is {confinement}, and its protection {protection}")
             }

@@ -17,6 +17,9 @@ use crate::response::request_error::RequestError;
 /// The interval of the test.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+/// When the test is repeated that the API server accepts first: a policy takes effect a moment after it was created.
+const REPETITION: Duration = Duration::from_secs(5);
+
 /// The part of the rejection that shows a policy, whatever the policy's name.
 const BY_A_POLICY: &str = "ValidatingAdmissionPolicy";
 const REJECTION: &str = "node-resource-advertiser may not change metadata";
@@ -134,7 +137,8 @@ impl Confinement {
         self.set(if leads { untested } else { State::Standby });
     }
 
-    /// Returns the test that is due. A failed test is not repeated: the next one is due a minute later.
+    /// Returns the test that is due. A failed test is not repeated, but for the first that was accepted: the next one is due a
+    /// minute later.
     pub(super) fn next(&mut self, nodes: &Nodes, now: Now) -> Option<Effect> {
         if !nodes.listed() || self.next_due().is_none_or(|due| due > now.instant) {
             return None;
@@ -158,12 +162,16 @@ impl Confinement {
     }
 
     /// Handles the response to a test. Returns the result of the test: unknown if the response is late.
-    pub(super) fn tested(&mut self, number: u64, reply: Result<(), RequestError>) -> &'static str {
+    pub(super) fn tested(&mut self, number: u64, reply: Result<(), RequestError>, now: Instant) -> &'static str {
         if number != self.sent || !self.in_flight {
             return State::Unknown(String::new()).name();
         }
         self.in_flight = false;
-        self.set(State::of(reply));
+        let (before, state) = (self.state == State::Unconfined, State::of(reply));
+        if state == State::Unconfined && !before {
+            self.due = Some(now + REPETITION);
+        }
+        self.set(state);
         self.state.name()
     }
 }

@@ -56,7 +56,7 @@ fn health_asks_until_the_leader_answers() {
 #[test]
 fn health_fails_for_another_state_and_without_a_leader() {
     let address = format!("http://{}", serve(vec![answer("200 OK", &leader("absent"))]));
-    let (_, stderr, code) = health(&address, &["--protection=present", "--timeout=5m"]);
+    let (_, stderr, code) = health(&address, &["--protection=present", "--timeout=1s"]);
     let reason = "error: the protection is absent, not present: /readyz?verbose of the leader has the reason\n";
     assert_eq!((&*stderr, code), (reason, Some(1)));
     // Nothing listens there anymore.

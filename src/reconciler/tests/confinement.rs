@@ -57,7 +57,6 @@ fn leader_tests_confinement_at_once_and_then_every_minute() {
 #[test]
 fn failed_self_test_is_not_sent_again_before_the_next_minute() {
     for answer in [
-        Ok(()),
         Err(error(400)),
         Err(error(403)),
         Err(error(404)),
@@ -69,12 +68,9 @@ fn failed_self_test_is_not_sent_again_before_the_next_minute() {
     ] {
         let mut world = World::leading(1, &[("dongle", 4)]);
         world.run_until_idle();
-        let (state, text) = match &answer {
-            Ok(()) => ("unconfined", "allows this account to change nodes".to_owned()),
-            Err(error) => ("unknown", format!("unknown: {error}")),
-        };
+        let text = format!("unknown: {}", answer.as_ref().unwrap_err());
         world.answer_self_test(answer);
-        assert!(world.shows_confinement(state, &text), "{state}: {text}");
+        assert!(world.shows_confinement("unknown", &text), "{text}");
         world.advance(Duration::from_secs(59));
         assert_eq!(world.self_tests.len(), 1, "{text}");
         world.advance(Duration::from_secs(1));
@@ -82,6 +78,25 @@ fn failed_self_test_is_not_sent_again_before_the_next_minute() {
         assert!(world.shows_confinement("confined", "rejected the last dry run"), "{text}");
         assert!(world.readiness().is_ready(), "{text}");
     }
+}
+
+/// The policy takes effect a moment after the installation.
+#[test]
+fn first_self_test_that_is_accepted_is_repeated_soon() {
+    let mut world = World::leading(1, &[("dongle", 4)]);
+    world.run_until_idle();
+    for number in 1..=2 {
+        assert_eq!(world.self_tests.len(), number);
+        world.answer_self_test(Ok(()));
+        assert!(world.shows_confinement("unconfined", "allows this account to change nodes"));
+        world.advance(Duration::from_secs(5));
+    }
+    assert_eq!(world.self_tests.len(), 2, "and only once");
+    world.advance(Duration::from_secs(54));
+    assert_eq!(world.self_tests.len(), 2);
+    world.advance(Duration::from_secs(1));
+    world.answer_self_test(rejection());
+    assert!(world.shows_confinement("confined", "rejected the last dry run") && world.readiness().is_ready());
 }
 
 #[test]
