@@ -13,7 +13,7 @@ use super::message::print_notes;
 use super::output::print;
 use super::rule_files::{self, RuleFiles};
 use crate::inspect::diff::label_filter::LabelFilter;
-use crate::model::quantity::Quantity;
+use crate::model::quantity::{MAX_QUANTITY, Quantity};
 use crate::planner::rules::Rule;
 use error::GuardError;
 use policies::{Adding, Guard};
@@ -41,7 +41,7 @@ pub(super) struct Args {
     /// What one pod counts, unless it requests another amount itself
     #[arg(long, value_name = "QUANTITY", default_value = "1")]
     quantity: Quantity,
-    /// Name of the policies [default: guard-, the name of the resource, and the labels]
+    /// Name of the policies [default: guard-, the resource, the labels, and a checksum of them]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Print a MutatingPolicy of Kyverno as the first policy, for Kubernetes 1.30 to 1.35 with Kyverno 1.17 or later
@@ -114,7 +114,7 @@ impl Args {
     /// Returns what is asked for, if it can work.
     fn guard(&self, rules: &[Rule]) -> Result<Guard, GuardError> {
         let resource = self.resource_of(rules)?;
-        let quantity = self.quantity.whole().filter(|quantity| *quantity > 0);
+        let quantity = self.quantity.whole().filter(|quantity| (1..=i128::from(MAX_QUANTITY)).contains(quantity));
         let quantity = quantity.ok_or_else(|| GuardError::Quantity(self.quantity.to_string()))?;
         selector::check_pods(&self.pods)?;
         selector::check_namespaces(&self.namespaces)?;

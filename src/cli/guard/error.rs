@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::cli::error::Error;
 use crate::model::count::{NAMED, few};
 use crate::model::label::excerpt;
+use crate::model::quantity::MAX_QUANTITY;
 
 /// Why no policy is printed.
 #[derive(Debug, Error)]
@@ -31,10 +32,10 @@ pub(super) enum GuardError {
         declared: Vec<String>,
     },
     /// No pod can request this.
-    #[error("--quantity {0}: a pod requests a whole number of at least 1")]
+    #[error("--quantity {0}: a pod requests a whole number from 1 to {MAX_QUANTITY}")]
     Quantity(String),
     /// Not the name of an object.
-    #[error("--name {}: use lower-case letters, digits, - and .", excerpt(.0))]
+    #[error("--name {}: use at most 253 lower-case letters, digits, - and .", excerpt(.0))]
     Name(String),
     /// The labels select too many pods, or too few.
     #[error("{0}")]

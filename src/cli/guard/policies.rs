@@ -39,13 +39,26 @@ pub(super) struct Guard {
     pub(super) namespaces: LabelFilter,
 }
 
-/// Returns the name of the policies for a resource, pods and namespaces: one for others must not replace them.
+/// Returns the name of the policies for a resource, pods and namespaces: one for others must not replace them. The name of
+/// `app=x` is made of words alone; a checksum follows whatever says more.
 pub(super) fn default_name(resource: &str, pods: &LabelFilter, namespaces: &LabelFilter) -> String {
     let fits = |char: char| char.is_ascii_alphanumeric() || char == '.';
     let name: String = resource.chars().map(|char| if fits(char) { char.to_ascii_lowercase() } else { '-' }).collect();
-    let pods = format!("{pods} {namespaces}").to_ascii_lowercase().replace("!=", "-not-");
-    let words = pods.split(|char: char| !char.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.fold(format!("guard-{name}"), |name, word| name + "-" + word)
+    let selected = format!("{pods} {namespaces}");
+    let readable = selected.to_ascii_lowercase().replace('!', " not ");
+    let words = readable.split(|char: char| !char.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let name = words.fold(format!("guard-{name}"), |name, word| name + "-" + word);
+    let is_word = |text: &str| text.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit());
+    let are_words = |text: &str, separators: &[char]| text.split(separators).all(is_word);
+    match selected.trim_end().split_once('=') {
+        Some((key, value)) if is_word(key) && is_word(value) && are_words(resource, &['.', '/']) => name,
+        _ => format!("{name}-{:08x}", checksum(&format!("{resource} {selected}"))),
+    }
+}
+
+/// Returns the FNV-1a hash of a text, which no version of this program changes.
+fn checksum(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Guard {
@@ -66,8 +79,8 @@ impl Guard {
     /// Returns sentences on what does not work as it may be expected to.
     pub(super) fn notes(&self, rules: &[Rule]) -> Vec<String> {
         let rules = || rules.iter().filter(|rule| rule.resource.as_str() == self.resource);
-        let fixed: Option<Vec<_>> = rules().map(|rule| rule.quantity.fixed().and_then(|it| it.whole())).collect();
-        let largest = fixed.and_then(|fixed| fixed.into_iter().max());
+        let most: Option<Vec<_>> = rules().map(|rule| rule.quantity.most().whole()).collect();
+        let largest = most.and_then(|most| most.into_iter().max());
         let names: Vec<_> = rules().map(|rule| rule.name.to_string()).collect();
         let note = |largest| {
             format!(

@@ -11,8 +11,9 @@ pub(super) const SYSTEM: &str = "kube-system";
 /// The label that every namespace has.
 pub(super) const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// Labels that controllers set on pods, with values that change from one revision or run to the next.
-const OF_CONTROLLERS: [&str; 10] = [
+/// Labels that pods get from controllers, with values that change from one revision or run to the next, or when they are bound
+/// (`PodTopologyLabelsAdmission`), after any guard.
+const NOT_OF_TEMPLATES: [&str; 12] = [
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-completion-index",
@@ -23,6 +24,8 @@ const OF_CONTROLLERS: [&str; 10] = [
     "pod-template-generation",
     "pod-template-hash",
     "statefulset.kubernetes.io/pod-name",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
 ];
 
 /// Returns an error unless the labels identify pods of a kind.
@@ -33,11 +36,13 @@ pub(super) fn check_pods(pods: &LabelFilter) -> Result<(), GuardError> {
         let problem = "--pods has to name a label that the pods have: every other pod would count, too";
         return Err(GuardError::Selector(problem.to_owned()));
     }
-    match requirements.iter().find(|it| OF_CONTROLLERS.contains(&&*it.key)) {
+    let of_templates =
+        |it: &&LabelSelectorRequirement| it.operator == "DoesNotExist" || !NOT_OF_TEMPLATES.contains(&&*it.key);
+    match requirements.iter().find(|it| !of_templates(it)) {
         None => Ok(()),
         Some(LabelSelectorRequirement { key, .. }) => Err(GuardError::Selector(format!(
-            "--pods: a controller sets the label {key}, to another value for each revision or run: use a label of the \
-             pods' template"
+            "--pods: pods get the label {key} from a controller, with another value for each revision or run, or when \
+             they are bound: use a label of the pods' template"
         ))),
     }
 }
