@@ -147,6 +147,12 @@ pub fn is_missing(error: &watcher::Error) -> bool {
     matches!(cause, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Returns whether the cluster does not serve a watch of the kind, or grants no permission for it.
+pub(crate) fn is_refused(error: &watcher::Error) -> bool {
+    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
+    matches!(status.code, 403 | 404)
+}
+
 /// Returns whether the cluster does not serve the kind.
 pub(crate) fn is_not_served(error: &watcher::Error) -> bool {
     list_code(error) == Some(404)

@@ -39,10 +39,11 @@ impl FoundBy {
     /// Returns whether a finding of a check is the cause of a problem of this severity.
     pub(super) fn is(&self, check: &str, cause: &Finding, severity: Severity) -> bool {
         let is_as_bad = cause.severity == Severity::Error || severity == Severity::Warning;
-        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || "-_.".contains(next));
+        let continues = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
         let is_of = |resource: &String| {
-            let mut found = cause.problem.match_indices(&**resource);
-            found.any(|(at, found)| cause.problem.get(at + found.len()..).is_none_or(ends))
+            let mut parts = cause.problem.split(&**resource);
+            let mut before = parts.next().unwrap_or_default();
+            parts.any(|rest| !std::mem::replace(&mut before, rest).ends_with(continues) && !rest.starts_with(continues))
         };
         self.check == check && is_as_bad && self.resource.as_ref().is_none_or(is_of)
     }
@@ -167,7 +168,10 @@ mod tests {
         let cause = error("x writes example.com/dongle");
         assert!(by.is("another-writer", &cause, Severity::Error) && !by.is("ledger", &cause, Severity::Error));
         assert!(!by.is("another-writer", &error("x writes example.com/key"), Severity::Error));
-        assert!(!by.is("another-writer", &error("x writes example.com/dongle-2"), Severity::Error));
+        for other in ["example.com/dongle-2", "my.example.com/dongle", "my.example.com/dongle, example.com/dongle-2"] {
+            assert!(!by.is("another-writer", &error(&format!("x writes {other}")), Severity::Error), "{other}");
+        }
+        assert!(by.is("another-writer", &error("x: my.example.com/dongle, example.com/dongle"), Severity::Error));
         assert!(
             !by.is("another-writer", &warning, Severity::Error) && by.is("another-writer", &warning, Severity::Warning)
         );

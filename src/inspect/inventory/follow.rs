@@ -1,15 +1,17 @@
 //! An inventory that follows a cluster: four watches, each of which may be refused on its own.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use futures::stream::{BoxStream, SelectAll};
+use futures::stream::{BoxStream, PollNext, SelectAll};
 use kube::api::{ApiResource, GroupVersionKind};
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use super::device_classes::DeviceClass;
@@ -20,6 +22,7 @@ use super::{Inventory, NodeEntry};
 use crate::cluster::node_client::{POD_PAGE_SIZE, UNFINISHED};
 use crate::cluster::optional_watch::watch_optional;
 use crate::cluster::paging::PAGE_SIZE;
+use crate::cluster::watch::{Sign, reporting};
 use crate::inspect::diff::cluster;
 use crate::inspect::diff::label_filter::LabelFilter;
 use crate::inspect::diff::order::NodeName;
@@ -58,10 +61,17 @@ struct Unfinished {
 type Watched<K> = watcher::Result<Event<K>>;
 
 enum Change {
-    Node(Watched<NodeObject>),
-    Pod(Watched<PodObject>),
-    Class(Watched<DeviceClass>),
-    Rule(Watched<DeserializeGuard<NodeExtendedResource>>),
+    Node(Seen<NodeObject>),
+    Pod(Seen<PodObject>),
+    Class(Seen<DeviceClass>),
+    Rule(Seen<DeserializeGuard<NodeExtendedResource>>),
+}
+
+/// What a watch shows.
+enum Seen<K> {
+    Event(Watched<K>),
+    /// Anything at all, perhaps a bookmark.
+    Sign,
 }
 
 impl Follower {
@@ -72,19 +82,15 @@ impl Follower {
     pub(crate) async fn start(client: &Client, labels: LabelFilter) -> Result<Self, ReadError> {
         let seed = u64::from(std::process::id());
         let pages = |size: u32| watcher::Config::default().page_size(size);
-        let node_events = watch_optional(all::<NodeObject>(client), pages(PAGE_SIZE), seed);
         let unfinished = pages(POD_PAGE_SIZE).fields(UNFINISHED);
-        let pod_events = watch_optional(Api::<PodObject>::all(client.clone()), unfinished, seed);
         let kind = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
         let kind = ApiResource::from_gvk_with_plural(&kind, "deviceclasses");
-        let classes = Api::<DeviceClass>::all_with(client.clone(), &kind);
-        let class_events = watch_optional(classes, pages(PAGE_SIZE), seed);
-        let rule_events = watch_optional(all(client), pages(PAGE_SIZE), seed);
+        let classes = |client| Api::all_with(client, &kind);
         let changes = futures::stream::select_all([
-            node_events.map(Change::Node).boxed(),
-            pod_events.map(Change::Pod).boxed(),
-            class_events.map(Change::Class).boxed(),
-            rule_events.map(Change::Rule).boxed(),
+            seen(client, Api::all, pages(PAGE_SIZE), seed).map(Change::Node).boxed(),
+            seen(client, Api::all, unfinished, seed).map(Change::Pod).boxed(),
+            seen(client, classes, pages(PAGE_SIZE), seed).map(Change::Class).boxed(),
+            seen(client, Api::all, pages(PAGE_SIZE), seed).map(Change::Rule).boxed(),
         ]);
         let mut this = Self {
             changes,
@@ -183,8 +189,21 @@ impl Follower {
     }
 }
 
-fn all<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
-    Api::all(client.clone())
+/// Watches objects, where `all` returns the API for a client.
+fn seen<K>(
+    client: &Client,
+    all: impl FnOnce(Client) -> Api<K>,
+    config: watcher::Config,
+    seed: u64,
+) -> BoxStream<'static, Seen<K>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let (client, signs) = reporting(client);
+    let signs = signs.filter(|sign| std::future::ready(*sign == Sign::Heard)).map(|_| Seen::Sign);
+    let events = watch_optional(all(client), config, seed).map(Seen::Event);
+    // A sign comes before the event that it is of, which may be an error.
+    futures::stream::select_with_strategy(signs, events, |_: &mut ()| PollNext::Left).boxed()
 }
 
 /// The objects of one kind.
@@ -224,7 +243,14 @@ impl<K: Ord, V> Kind<K, V> {
     ///
     /// # Errors
     /// If the first list fails.
-    fn apply<O>(&mut self, event: Watched<O>, mut entry: impl FnMut(O) -> (K, Option<V>)) -> Result<(), ReadError> {
+    fn apply<O>(&mut self, seen: Seen<O>, mut entry: impl FnMut(O) -> (K, Option<V>)) -> Result<(), ReadError> {
+        let event = match seen {
+            Seen::Event(event) => event,
+            Seen::Sign => {
+                self.failure = None;
+                return Ok(());
+            }
+        };
         match event {
             Ok(Event::Init) => self.listing.clear(),
             Ok(Event::InitApply(object)) => {
@@ -332,6 +358,7 @@ mod tests {
         // Odd objects do not count; 11 replaces 1.
         let result = events
             .into_iter()
+            .map(Seen::Event)
             .try_for_each(|event| kind.apply(event, |object| (object % 10, (object < 100).then_some(object))));
         (kind, result)
     }
@@ -360,6 +387,17 @@ mod tests {
         events.extend([Err(list_error(500)), Ok(Event::Init), Ok(Event::InitDone)]);
         let (recovered, _) = kind(events);
         assert!(recovered.failure.is_none() && recovered.current.is_empty());
+    }
+
+    /// It resumes where it was, and nothing may have changed since.
+    #[test]
+    fn watch_that_shows_anything_is_up_to_date() {
+        let reset = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let reset = watcher::Error::WatchFailed(kube::Error::ReadEvents(reset()));
+        let (mut kind, _) = kind(vec![Ok(Event::Init), Ok(Event::InitApply(1)), Ok(Event::InitDone), Err(reset)]);
+        assert!(kind.failure.is_some());
+        kind.apply(Seen::Sign, |object: u8| (object, Some(object))).unwrap();
+        assert!(kind.failure.is_none() && kind.current == [(1, 1)].into());
     }
 
     #[test]

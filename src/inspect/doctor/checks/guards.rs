@@ -124,13 +124,19 @@ fn can_overlap(one: &LabelSelector, other: &LabelSelector) -> bool {
 
 /// Finds pods that a guard selects and that do not count.
 pub(super) fn uncounted(snapshot: &Snapshot) -> Outcome {
+    let guards = known(&snapshot.guards)?;
     let mut pods = BTreeMap::<(&str, &str), Vec<ObjectName>>::new();
     for uncounted in known(&snapshot.uncounted)? {
         pods.entry((&uncounted.resource, &uncounted.guard)).or_default().push(uncounted.pod.clone());
     }
     let findings = pods.into_iter().map(|((resource, guard), pods)| {
         let problem = format!("guard {guard} selects it, and it requests no {resource}: it is not counted");
-        let fix = "delete the pod, so that its controller creates it anew: a guard changes no pod that exists";
+        // Without a policy that adds the request, the new pod would be rejected.
+        let fix = if guards.adding.policies.iter().any(|policy| policy.name == guard) {
+            "delete the pod, so that its controller creates it anew: a guard changes no pod that exists"
+        } else {
+            "state the request in its template, which replaces it; delete the pod only if Kyverno adds the request"
+        };
         Finding::warning(pods, problem, fix)
     });
     Ok(findings.collect())
@@ -157,7 +163,7 @@ pub(super) fn overcommitted(snapshot: &Snapshot) -> Outcome {
             let is_recorded = node.ledger.as_ref().is_ok_and(|ledger| ledger.get(resource).is_some());
             let is_due = || rules.deciding(&node.node).iter().any(|rule| rule.resource.as_str() == resource);
             let is_missing = allocatable.is_zero() && (is_recorded || is_due());
-            if is_declared && requested > allocatable && !is_missing {
+            if (is_declared || is_recorded) && requested > allocatable && !is_missing {
                 excess.entry(resource).or_default().push((node.object(), requested, allocatable));
             }
         }

@@ -8,6 +8,9 @@ use crate::model::api::FIELD_MANAGER;
 pub(super) fn protection(snapshot: &Snapshot) -> Outcome {
     snapshot.installed()?;
     let policies = known(&snapshot.protection)?;
+    if policies.policies.is_empty() && is_expected_elsewhere(snapshot) {
+        return Ok(Vec::new());
+    }
     let fix = "helm upgrade with protect.enabled=true, or apply protect.yaml of the release";
     let consequence = "a node that reboots may lose its values for a moment, and pods with them";
     Ok(check(
@@ -17,6 +20,15 @@ pub(super) fn protection(snapshot: &Snapshot) -> Outcome {
         consequence,
         fix,
     ))
+}
+
+/// Returns whether a controller expects no policy in the API: a file has it, or nothing (`--protection`).
+fn is_expected_elsewhere(snapshot: &Snapshot) -> bool {
+    let specs =
+        snapshot.deployments.iter().flatten().filter_map(|deployment| deployment.spec.as_ref()?.template.spec.as_ref());
+    let variables = specs.flat_map(|spec| &spec.containers).flat_map(|container| container.env.iter().flatten());
+    let mut protection = variables.filter(|variable| variable.name == "NRA_PROTECTION");
+    protection.any(|variable| matches!(variable.value.as_deref(), Some("static" | "none")))
 }
 
 /// Finds that no policy confines the controller.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
 use super::{
@@ -382,6 +383,18 @@ fn policy_that_is_not_in_force_is_found() {
     assert_found("confinement", Error, "undeclared reference", |cluster| {
         cluster.confinement = Ok(policies(&["spec.validations[0]: undeclared reference"], &[("policy", true)]));
     });
+}
+
+#[test]
+fn policy_that_the_controller_does_not_expect_in_the_api_is_not_missed() {
+    for (protection, findings) in [("static", 0), ("none", 0), ("auto", 1), ("api", 1)] {
+        let mut deployed = json!(deployment::<Deployment>(2, 2, env!("CARGO_PKG_VERSION")));
+        deployed["spec"]["template"]["spec"] =
+            json!({"containers": [{"name": "a", "env": [{"name": "NRA_PROTECTION", "value": protection}]}]});
+        let deployments = Ok(vec![serde_json::from_value(deployed).unwrap()]);
+        let cluster = Snapshot { protection: Ok(Policies::default()), deployments, ..healthy() };
+        assert_eq!(found(&cluster).len(), findings, "{protection}");
+    }
 }
 
 #[test]
