@@ -75,7 +75,7 @@ pub(super) struct Args {
     #[arg(long)]
     zeros: bool,
     /// Remove the values of one resource that other programs or people left behind: no annotation records them, no rule
-    /// declares them, no pod on the node requests them, and no client has written them for two hours; asks for confirmation
+    /// declares them, no pod on the node requests them, and no client has changed them for two hours; asks for confirmation
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "rule", "zeros", "repair_ledger", "force", "in_use", "take_over"])]
     resource: Option<ResourceName>,
     /// On nodes whose annotation cannot be read, remove the annotation and the values that managedFields attribute to
@@ -107,7 +107,7 @@ pub(super) struct Args {
 
 const AFTER_HELP: &str = "\
 Exits with 0 if everything is withdrawn, and 1 on an error, if a node failed, or if another client held the Lease meanwhile.
-With --resource, values that pods request, or that a client has written within two hours, stay and make it exit with 1;
+With --resource, values that pods request, or that a client has changed within two hours, stay and make it exit with 1;
 those of device plugins, rules and other programs stay as well, and do not.
 
 Examples:

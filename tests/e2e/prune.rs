@@ -489,7 +489,7 @@ fn prune_resource_removes_only_what_nobody_keeps() {
     assert_eq!(*total, "1 value of example.com/slots on 6 nodes (dry run)");
     for note in [
         "stays on used: pods there request it (default/runs)",
-        "stays on fresh: agent has written there or elsewhere ",
+        "stays on fresh: agent has changed it there or elsewhere ",
         "stays on ruled: rule slots declares it: to replace the value, set conflictPolicy: Overwrite",
         "stays on plugin: kubelet, which is the node's kubelet, has written it",
         "pods that wait for example.com/slots no longer fit on these nodes: default/waits",

@@ -17,7 +17,7 @@ use crate::model::count::{NAMED, few};
 use crate::model::node::Node;
 use crate::model::quantity::Quantity;
 
-/// A writer that has not written for this long is taken to be gone. Node Feature Discovery, the slowest known, comes by
+/// A writer that has changed nothing for this long is taken to be gone. Node Feature Discovery, the slowest known, comes by
 /// once an hour.
 pub(super) const LIVE: SignedDuration = SignedDuration::from_hours(2);
 
@@ -56,7 +56,8 @@ impl Left {
 pub(super) enum Stays {
     /// Pods on the node request it.
     Used,
-    /// This manager has written it, on this node or another, so long ago.
+    /// This manager has changed it, on this node or another, so long ago. An equal value that is written again shows no time
+    /// (`managedfieldsupdater.go` of the API server).
     Recent { manager: String, age: String },
     /// This rule declares it there.
     Declared(Arc<str>),
@@ -165,7 +166,7 @@ fn of_live_program(entry: &Entry, resource: &str) -> Option<Stays> {
     keeper.map(|(_, name)| Stays::Annotated(name))
 }
 
-/// Returns how long ago a manager wrote the resource last, on any node, if that is too recent. The controller writes
+/// Returns how long ago a manager changed the resource last, on any node, if that is too recent. The controller writes
 /// nothing that no rule declares, however lively it is.
 fn recent(snapshot: &Snapshot, manager: &str) -> Option<String> {
     let last = *snapshot.writers.get(manager)?;
@@ -188,8 +189,8 @@ impl Stays {
         match self {
             Self::Used => format!("pods there request it ({})", few(pods, NAMED, ", ")),
             Self::Recent { manager, age } => format!(
-                "{manager} has written there or elsewhere {age} ago, and may write it again: stop that program, and run \
-                 prune again when it has written nothing for two hours"
+                "{manager} has changed it there or elsewhere {age} ago, and may write it again: stop that program, and run \
+                 prune again when it has changed nothing for two hours"
             ),
             Self::Declared(rule) => {
                 format!("rule {rule} declares it: to replace the value, set conflictPolicy: Overwrite")
