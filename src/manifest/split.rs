@@ -17,10 +17,13 @@ pub(super) struct RawDocument<'t> {
     pub(super) is_json: bool,
 }
 
+/// The byte order mark.
+pub(super) const MARK: char = '\u{feff}';
+
 /// Splits a file into consecutive JSON objects, or YAML documents separated by lines of `---`. A text that starts as
 /// JSON and continues as something else is YAML from there on.
 pub(super) fn split(text: &str) -> Vec<Result<RawDocument<'_>, ParseError>> {
-    let mark = text.len() - text.strip_prefix('\u{feff}').unwrap_or(text).len();
+    let mark = text.len() - text.strip_prefix(MARK).unwrap_or(text).len();
     let (mut raw_documents, rest) = json(text, mark);
     raw_documents.extend(yaml(text, rest));
     raw_documents

@@ -13,7 +13,7 @@ use super::document::Limits;
 use super::locations::{Children, Locations};
 use super::scalar;
 use super::source::{ParseError, Span};
-use super::split::{RawDocument, is_comment};
+use super::split::{MARK, RawDocument, is_comment};
 use gaps::{BLANKS, Gaps};
 
 mod gaps;
@@ -36,6 +36,9 @@ pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option
     // The parser skips some comments, and ends of documents that did not begin.
     let char = rejected_char(raw_document.text);
     let (at, length, what) = match (char, early_end(raw_document.text)) {
+        (Some((at, MARK)), _) => {
+            (at, MARK.len_utf8(), "a byte order mark (U+FEFF, invisible) except at the start of a document".to_owned())
+        }
         (Some((at, char)), _) => (at, char.len_utf8(), format!("the character U+{:04X}", u32::from(char))),
         (None, Some(at)) => (at, 3, "... before a value".to_owned()),
         (None, None) => return Ok(parsed),
@@ -47,7 +50,7 @@ pub(super) fn read(raw_document: &RawDocument, limits: &Limits) -> Result<Option
 
 /// Returns where a text ends its document with `...` before a value or a line of dashes.
 fn early_end(text: &str) -> Option<usize> {
-    let mut at = text.len() - text.trim_start_matches('\u{feff}').len();
+    let mut at = text.len() - text.trim_start_matches(MARK).len();
     let mut lines = text.get(at..)?.split_inclusive(['\n', '\r']);
     let first = lines.find(|line| {
         at += if is_comment(line) { line.len() } else { 0 };
@@ -63,12 +66,14 @@ fn rejected_char(text: &str) -> Option<(usize, char)> {
     if text.as_bytes().iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~')) {
         return None;
     }
-    text.char_indices().find(|(_, char)| !is_allowed(*char))
+    text.char_indices().find(|(at, char)| !is_allowed(*char) && (*at > 0 || *char != MARK))
 }
 
-/// Returns whether a character may be in a YAML text, according to go-yaml's `yaml_parser_update_buffer`.
+/// Returns whether a character may be in a YAML text, according to go-yaml's `yaml_parser_update_buffer`. Behind a byte order
+/// mark it may drop the first character of a line, or a whole line, without a word: its `is_bom` looks at the start of its
+/// buffer.
 fn is_allowed(char: char) -> bool {
-    matches!(char, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+    matches!(char, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..) && char != MARK
 }
 
 fn parse(raw_document: &RawDocument, limits: &Limits) -> Result<Option<Parsed>, ParseError> {

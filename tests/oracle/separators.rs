@@ -3,7 +3,7 @@
 use super::{kubectl_objects, manifest_objects, report};
 
 /// `@` and `$` stand for objects, `^` for a byte order mark.
-const FILES: [&str; 72] = [
+const FILES: [&str; 74] = [
     "@",
     "^@",
     "^^@",
@@ -16,7 +16,6 @@ const FILES: [&str; 72] = [
     "---\t\n@",
     "--- \t\n@",
     "@---\n^$",
-    "--- # ^\n@",
     "@--- # ^\n$",
     "---\n@",
     "--- \n@",
@@ -64,6 +63,9 @@ const FILES: [&str; 72] = [
     "...\n@",
     "# c\n... # d\n@",
     "^\n...\n---\n@",
+    "^^@---\n$",
+    "^@---\n# c\n---\n$",
+    "@---\n^^$",
     "@---\n\r...\n",
     "---\n...\n---\n@",
     "---\n--- # c\n...\n@",

@@ -46,7 +46,7 @@ const SHORT: [(&str, usize); 5] =
 
 /// How many short texts are rejected that kubectl reads: odd ones, such as a header of a text at the margin, an anchor that
 /// a colon follows at once, a tag with a comma, or a colon before a bracket.
-const READ_BY_KUBECTL_ONLY: usize = 3_600;
+const READ_BY_KUBECTL_ONLY: usize = 3_425;
 
 /// Fields that are one special case each.
 const FIELDS: [&str; 327] = [
@@ -379,6 +379,9 @@ const FIELDS: [&str; 327] = [
     "x: !!int 1_0\n",
 ];
 
+/// The byte order mark, behind which go-yaml loses its place. It is an error in a field.
+const MARK: char = '\u{feff}';
+
 /// Fields that are read otherwise. YAML has no such escape, and go-yaml reads it. Keys with a colon that nobody means are
 /// errors.
 const KNOWN: [&str; 6] =
@@ -409,7 +412,8 @@ fn yaml_documents_match_kubectl() {
         let ours = manifest_value("a.yaml", document);
         *(if theirs.is_some() { &mut read } else { &mut rejected }) += 1;
         let field = document.strip_prefix(HEAD).unwrap_or_default().replace("\r\n", "\n");
-        if (ours == theirs) == KNOWN.contains(&field.as_str()) {
+        let is_known = KNOWN.contains(&field.as_str()) || field.contains(MARK) && ours.is_none() && theirs.is_some();
+        if (ours == theirs) == is_known {
             let [ours, theirs] = [ours, theirs].map(|value| value.unwrap_or(json!("rejected")).to_string());
             mismatches.push(format!("{document:?}\n  go-yaml:  {theirs}\n  manifest: {ours}"));
         }
@@ -447,7 +451,7 @@ fn every_short_yaml_text_matches_kubectl() {
         let is_right = match (ours.as_slice(), &theirs) {
             ([Ok(ours)], Some(theirs)) => ours.value == *theirs,
             ([Err(_), ..], Some(_)) => {
-                read_by_kubectl_only += 1;
+                read_by_kubectl_only += usize::from(!document.contains(MARK));
                 true
             }
             ([Err(_), ..] | [], None) => true,

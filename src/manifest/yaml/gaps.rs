@@ -1,5 +1,5 @@
-//! What stands between the values of a YAML text: tabs, anchors, tags and byte order marks that the parser reads, and kubectl
-//! rejects. go-yaml takes no tab for a space where a key may begin (its `yaml_parser_scan_to_next_token`), knows fewer
+//! What stands between the values of a YAML text: tabs, anchors and tags that the parser reads, and kubectl rejects.
+//! go-yaml takes no tab for a space where a key may begin (its `yaml_parser_scan_to_next_token`), knows fewer
 //! characters of anchors, and reads a tag up to the next space.
 
 use granit_parser::{Event, ScalarStyle, Span as Range, StructureStyle};
@@ -8,7 +8,7 @@ use granit_parser::{Event, ScalarStyle, Span as Range, StructureStyle};
 pub(super) const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// With which each fault between values begins.
-const SUSPECTS: [char; 4] = ['\t', '&', '!', '\u{feff}'];
+const SUSPECTS: [char; 3] = ['\t', '&', '!'];
 
 /// The part of a text that is not read yet, and what is before it.
 pub(super) struct Gaps<'t> {
@@ -52,7 +52,6 @@ enum FaultKind {
     TabInIndentation,
     Anchor,
     Tag,
-    ByteOrderMark,
 }
 
 impl Fault {
@@ -63,10 +62,6 @@ impl Fault {
             }
             FaultKind::TabInIndentation => {
                 "not YAML: kubectl rejects a tab at the start of a line, even of an empty one: remove it".to_owned()
-            }
-            FaultKind::ByteOrderMark => {
-                "not YAML: kubectl reads a byte order mark (U+FEFF, invisible) at the start of a document only: remove it"
-                    .to_owned()
             }
             FaultKind::Anchor => {
                 "not YAML: in kubectl, the name of an anchor has only letters from a to z, digits, - and _".to_owned()
@@ -226,7 +221,6 @@ impl<'t> Line<'t> {
         while let Some(next) = self.text.get(at..).and_then(|rest| rest.chars().next()) {
             match next {
                 ' ' | '\n' | '\r' => {}
-                '\u{feff}' => return Some((at, FaultKind::ByteOrderMark)),
                 '\t' if self.rejects_tab(at) => {
                     return Some((at, self.indicator.map_or(FaultKind::TabInIndentation, FaultKind::TabAfter)));
                 }

@@ -214,9 +214,21 @@ fn yaml_character_that_kubectl_rejects_is_an_error_even_in_a_comment() {
     assert!(read_all("x: |#\u{85}  \u{a0}\u{10ffff}\n", &Limits::default()).is_ok());
 }
 
+/// go-yaml may drop what follows.
+#[test]
+fn yaml_byte_order_mark_is_read_at_the_start_only() {
+    assert!(read_all("\u{feff}x: a\n", &Limits::default()).is_ok());
+    for text in
+        ["x: a \u{feff}\nk: b\n", "x: \u{feff}a\n", "# \u{feff}\nx: a\n", "x: '\u{feff}'\n", "x: a\n\u{feff}y: b\n"]
+    {
+        let error = read_all(text, &Limits::default()).unwrap_err();
+        assert!(error.reason.contains("a byte order mark"), "{text:?}: {}", error.reason);
+    }
+}
+
 #[test]
 fn yaml_space_that_is_no_blank_is_a_part_of_an_anchor() {
-    for space in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{feff}'] {
+    for space in ['\u{a0}', '\u{2003}', '\u{3000}'] {
         for text in [format!("x: &a{space}b\n"), format!("x: [&a{space}, b]\n"), format!("x: {{&a{space} b: c}}\n")] {
             let error = read_all(&text, &Limits::default()).unwrap_err();
             assert!(error.reason.contains("the name of an anchor"), "{text:?}: {}", error.reason);

@@ -11,9 +11,10 @@ thread_local! {
 }
 
 /// Errors where kubectl reads an object: it takes the last of equal keys, follows more aliases, and reads `{a:, b: c}` with
-/// a key `a:`, `[?a]` with a map in it, `.NaN` as a key, and a comma or bracket as a part of a tag. From a line that begins with
-/// `%`, it drops the rest of a document without a word.
-const INTENDED: [&str; 8] = [
+/// a key `a:`, `[?a]` with a map in it, `.NaN` as a key, a comma, bracket or `!` as a part of a tag, a byte order mark as one
+/// of a key, and more than twenty comments without a space before them. From a line that begins with `%`, it drops the rest
+/// of a document without a word.
+const INTENDED: [&str; 11] = [
     "is given twice",
     "more than 500000 values",
     "the colon after this key needs a space",
@@ -21,6 +22,9 @@ const INTENDED: [&str; 8] = [
     "a key must be text",
     "a tag up to the next space",
     "while scanning a tag",
+    "while parsing a tag",
+    "a byte order mark",
+    "a comment needs a space",
     "before directive",
 ];
 
@@ -65,7 +69,10 @@ fn difference(text: &str) -> Option<String> {
     if is_read_otherwise(text) {
         return None;
     }
-    let theirs = ORACLE.with_borrow_mut(|oracle| oracle.ask(text));
+    // kubectl removes one byte order mark from a file, and its YAML parser another one (`FileVisitor` in
+    // <https://github.com/kubernetes/cli-runtime/blob/v0.37.1/pkg/resource/visitor.go>).
+    let document = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let theirs = ORACLE.with_borrow_mut(|oracle| oracle.ask(document));
     let is_object = |value: &Value| {
         let has = |field: &str| value[field].as_str().is_some_and(|text| !text.is_empty());
         has("apiVersion") && has("kind")
