@@ -1,7 +1,7 @@
 //! Random values of the chart, as its schema allows them: helm renders them or names what is wrong with them, and the
 //! API server accepts each object that is rendered.
 //!
-//! Method: choose values by values.schema.json, with texts that are often wrong; render with helm, and create each
+//! Method: choose values by values.schema.json, with texts that are often wrong; render with helm, and apply each
 //! object with a dry run. `SEED` repeats a run.
 
 use std::collections::BTreeMap;
@@ -229,7 +229,7 @@ fn render(cluster: &Cluster, values: &Value) -> Result<Vec<Value>, String> {
     Ok(documents.map(|text| serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))).collect())
 }
 
-/// Creates an object with a dry run. Returns why the API server rejects it.
+/// Applies an object as Helm does, on the server, with a dry run. Returns why the API server rejects it.
 fn rejection(cluster: &Cluster, plurals: &BTreeMap<String, String>, object: &Value) -> Option<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
@@ -237,9 +237,11 @@ fn rejection(cluster: &Cluster, plurals: &BTreeMap<String, String>, object: &Val
     let plural = &plurals[&kind];
     let namespace = text(&object["metadata"]["namespace"]);
     let namespace = if namespace.is_empty() { namespace } else { format!("/namespaces/{namespace}") };
-    let path = format!("/{group}{namespace}/{plural}?dryRun=All&fieldValidation=Strict");
-    let (code, body) = cluster.control_plane.send("POST", &path, "application/json", &object.to_string()).unwrap();
-    (code != 201).then(|| format!("{kind}: {code}: {body}"))
+    let name = text(&object["metadata"]["name"]);
+    let path = format!("/{group}{namespace}/{plural}/{name}?dryRun=All&fieldManager=helm&fieldValidation=Strict");
+    let (code, body) =
+        cluster.control_plane.send("PATCH", &path, "application/apply-patch+yaml", &object.to_string()).unwrap();
+    (!matches!(code, 200 | 201)).then(|| format!("{kind}: {code}: {body}"))
 }
 
 /// Returns the plural of each kind that the API server serves.

@@ -86,10 +86,10 @@ var healthy = map[string]string{
 	`node_resource_advertiser_rules_memory_bytes{pod="b"}`:                                     "6000x120",
 	`node_resource_advertiser_rules_memory_limit_bytes{pod="a"}`:                               "33554432x120",
 	`node_resource_advertiser_rules_memory_limit_bytes{pod="b"}`:                               "33554432x120",
-	`node_resource_advertiser_rules_missing{pod="a"}`:                                             "0x120",
+	`node_resource_advertiser_rules_missing{pod="a"}`:                                          "0x120",
 	`node_resource_advertiser_advertised{pod="a",resource="example.com/dongle",rule="dongle"}`: "12x120",
 	`node_resource_advertiser_requested{pod="a",resource="example.com/dongle",rule="dongle"}`:  "9x120",
-	`node_resource_advertiser_rules_missing{pod="b"}`:                                             "0x120",
+	`node_resource_advertiser_rules_missing{pod="b"}`:                                          "0x120",
 	`node_resource_advertiser_protection{pod="a",state="present"}`:                             "1x120",
 	`node_resource_advertiser_protection{pod="b",state="present"}`:                             "1x120",
 	`node_resource_advertiser_protection{pod="a",state="absent"}`:                              "0x120",
@@ -109,6 +109,9 @@ var healthy = map[string]string{
 	`apiserver_validating_admission_policy_check_total{endpoint="b",instance="a",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`:              "0+0.5x120",
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="prod-node-resource-advertiser-objects",enforcement_action="deny"}`: "0x120",
+	// The same request is also rejected by the policy in a file of the API server.
+	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser.static.k8s.io",enforcement_action="deny"}`: "0+0.5x120",
+	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser.static.k8s.io",enforcement_action="deny"}`: "0+0.5x120",
 	// Rejections for authors of rules.
 	`apiserver_validating_admission_policy_check_total{endpoint="a",instance="a",policy="node-resource-advertiser-rules",enforcement_action="deny"}`: "0+10x120",
 	`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`:                                                             "0+60x120",
@@ -187,10 +190,11 @@ var troubles = map[string]map[string]string{
 	},
 	// One of three API servers lacks the policy: the gauge shows it for a minute at a time.
 	"NodeResourceAdvertiserUnconfined": {
-		`node_resource_advertiser_confinement{pod="a",state="confined"}`:                                                                           "1x120",
-		`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`:                                                              "0+0.6x120",
-		`node_resource_advertiser_confinement_tests_total{pod="a",result="unconfined"}`:                                                            "0+0.4x120",
-		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.1x120",
+		`node_resource_advertiser_confinement{pod="a",state="confined"}`:                                                                                         "1x120",
+		`node_resource_advertiser_confinement_tests_total{pod="a",result="confined"}`:                                                                            "0+0.6x120",
+		`node_resource_advertiser_confinement_tests_total{pod="a",result="unconfined"}`:                                                                          "0+0.4x120",
+		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`:               "0+0.1x120",
+		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser.static.k8s.io",enforcement_action="deny"}`: "0+0.1x120",
 	},
 	"NodeResourceAdvertiserConfinementUnknown": {
 		`node_resource_advertiser_confinement{pod="a",state="confined"}`: "0x120",
@@ -198,8 +202,8 @@ var troubles = map[string]map[string]string{
 	},
 	// Dry runs that were accepted must not be subtracted from the rejections.
 	"NodeResourceAdvertiserDenied": {
-		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser",enforcement_action="deny"}`: "0+0.5x110 56+2x9",
-		`node_resource_advertiser_confinement_tests_total{pod="a",result="unknown"}`:                                                               "0+1x120",
+		`apiserver_validating_admission_policy_check_total{endpoint="a",instance="b",policy="node-resource-advertiser.static.k8s.io",enforcement_action="deny"}`: "0+0.5x110 56+2x9",
+		`node_resource_advertiser_confinement_tests_total{pod="a",result="unknown"}`:                                                                             "0+1x120",
 	},
 	"NodeResourceAdvertiserSlow": {
 		`node_resource_advertiser_event_to_patch_duration_seconds_bucket{pod="a",le="0.01"}`: "0+55x120",

@@ -2,6 +2,8 @@ package installs
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -100,6 +102,28 @@ func TestPolicyFollowsTheAccountIntoAnotherNamespace(t *testing.T) {
 		}
 		if !strings.Contains(rendered, "system:serviceaccount:platform:other") {
 			t.Error("the account is not confined")
+		}
+	}
+}
+
+// A parent chart may name its dependency as it likes, and Helm then renders it as a chart of that name.
+func TestPoliciesOfAnAliasedChartConfineItsOwnAccountOnly(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "platform")
+	if err := os.CopyFS(filepath.Join(folder, "charts/node-resource-advertiser"), os.DirFS(inProject(t, controller))); err != nil {
+		t.Fatal(err)
+	}
+	chart := "{apiVersion: v2, name: platform, version: 0.1.0, dependencies: [{name: node-resource-advertiser, version: '*', alias: node}]}"
+	if err := os.WriteFile(filepath.Join(folder, "Chart.yaml"), []byte(chart), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, helm := range helms {
+		rendered, err := templateOf(t, helm, folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := "request.userInfo.username == 'system:serviceaccount:advertising:platform-node'"
+		if strings.Contains(rendered, "username.matches") || !strings.Contains(rendered, own) {
+			t.Errorf("%s: other accounts are confined, or not this one", helm)
 		}
 	}
 }
