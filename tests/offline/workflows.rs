@@ -131,7 +131,9 @@ fn release_is_built_tested_and_published_by_separate_jobs() {
     assert!(runs("build").iter().all(|run| !run.contains("test")), "{:?}", runs("build"));
     assert_eq!(jobs["build"]["outputs"], json!({"sums": "${{ steps.sums.outputs.sums }}"}));
     assert!(step(&jobs["build"], "actions/upload-artifact").is_some());
-    assert_eq!(runs("test"), [format!("make test-release test-image RELEASE=built {sums}")]);
+    let on_a_node = r#"sudo env "PATH=$PATH" "HOME=$HOME" make test-cluster"#;
+    let tests = ["make test-release test-image", on_a_node].map(|tests| format!("{tests} RELEASE=built {sums}"));
+    assert_eq!(runs("test"), tests);
     assert!(step(&jobs["test"], "actions/upload-artifact").is_none(), "the files of `build` would be replaced");
     assert_eq!(runs("publish"), [format!("make publish {sums}"), "make github-release".to_owned()]);
     assert_eq!(jobs["publish"]["environment"], "release");
